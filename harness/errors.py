@@ -1,5 +1,7 @@
-"""Our errors: one base, an exit code for each kind. A message says what, the value, and what is
-allowed or the command that helps. Foreign errors become ours at the edge, chained with `from`.
+"""Our errors: one base, an exit code for each kind.
+
+A message says what, the value, and what is allowed or the command that helps. Foreign errors
+become ours at the edge, chained with `from`.
 """
 
 

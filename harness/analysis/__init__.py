@@ -1,1 +1,1 @@
-""""""
+"""From stored runs to figures with intervals, doubts, verdicts and cost. Never measures."""

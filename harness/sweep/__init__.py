@@ -1,1 +1,1 @@
-""""""
+"""From a command line to jobs: Hydra, randomised blocks, what is already stored."""

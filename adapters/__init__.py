@@ -1,0 +1,40 @@
+"""The table of engines: where each adapter lives. Nothing is imported until it is chosen.
+
+An installed package may add more through the entry point group `bakeoff.adapters`; the names
+here win (`harness.registry` reads both).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One engine: `target` is `module:Class`, `launch` the modes that it can be run in."""
+
+    target: str
+    summary: str
+    launch: tuple[str, ...]
+
+
+ADAPTERS: Mapping[str, Entry] = MappingProxyType(
+    {
+        "llamacpp": Entry(
+            target="adapters.llamacpp:LlamaCppAdapter",
+            summary="llama.cpp's server, out of the xllamacpp wheel or a llama-server binary",
+            launch=("process", "attach"),
+        ),
+        "openai": Entry(
+            target="adapters.openai:OpenAIAdapter",
+            summary="any server with the OpenAI completions or chat route",
+            launch=("attach",),
+        ),
+        "tgi": Entry(
+            target="adapters.tgi:TgiAdapter",
+            summary="Text Generation Inference, native stream or chat route",
+            launch=("attach",),
+        ),
+    }
+)
+assert list(ADAPTERS) == sorted(ADAPTERS)

@@ -1,0 +1,163 @@
+"""A small blocking HTTP client for probes beside the load: never for what is measured.
+
+No proxy, no redirect is followed, and an answer is never larger than a limit. Nothing is raised
+for a server that does not answer: that is a `NoAnswer` with its reason.
+"""
+
+import http.client
+import json
+import socket
+import ssl
+import time
+from dataclasses import dataclass
+from typing import Self
+from urllib.parse import urlsplit
+
+from harness.errors import ConfigError
+from harness.types import HttpCall, ResponseHead
+
+MAX_BODY_BYTES = 16 * 1024 * 1024
+_HTTP_OK = 200
+_WORDS = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """A complete HTTP answer, whatever its status. `elapsed_s`: from the call to its end."""
+
+    head: ResponseHead
+    body: bytes
+    elapsed_s: float
+
+    @property
+    def is_ok(self) -> bool:
+        """Status 200."""
+        return self.head.status == _HTTP_OK
+
+    def __str__(self) -> str:
+        """Status and message, such as `503 Loading model`."""
+        return f"{self.head.status} {_message(self.body)}".strip()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoAnswer:
+    """Nothing came, or not all of it; `reason` in a few words, such as `connection refused`."""
+
+    reason: str
+
+    def __str__(self) -> str:
+        return self.reason
+
+
+def _message(body: bytes) -> str:
+    """The human part of an error body: OpenAI's `error.message`, `detail`, or its first line."""
+    text = body.decode(errors="replace").strip()
+    try:
+        data = json.loads(text)
+    except ValueError:
+        return text.partition("\n")[0][:_WORDS]
+    if isinstance(data, dict):
+        error = data.get("error", data)
+        found = error.get("message", error.get("detail")) if isinstance(error, dict) else error
+        if isinstance(found, str):
+            return found[:_WORDS]
+    return text[:_WORDS]
+
+
+class ProbeConnection:
+    """A keep-alive connection to one server, opened when needed; not for several threads."""
+
+    def __init__(self, base_url: str) -> None:
+        url = urlsplit(base_url)
+        try:
+            port = url.port
+        except ValueError as error:
+            raise ConfigError(f"{base_url}: not a URL: {error}") from error
+        if url.scheme not in {"http", "https"} or not url.hostname:
+            raise ConfigError(f"{base_url}: must be http://HOST:PORT or https://HOST:PORT")
+        self._prefix = url.path.rstrip("/")
+        if url.scheme == "https":
+            context = ssl.create_default_context()
+            self._http: http.client.HTTPConnection = http.client.HTTPSConnection(
+                url.hostname, port, context=context
+            )
+        else:
+            self._http = http.client.HTTPConnection(url.hostname, port)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection; the next call opens it again."""
+        self._http.close()
+
+    def call(self, call: HttpCall, timeout_s: float) -> Answer | NoAnswer:
+        """One request and its whole answer within about `timeout_s`."""
+        is_reused = self._http.sock is not None
+        started_s = time.monotonic()
+        try:
+            return self._exchange(call, timeout_s, started_s)
+        except (http.client.RemoteDisconnected, ConnectionError) as error:
+            self.close()
+            if not is_reused:
+                return NoAnswer(reason=_reason(error))
+        except (OSError, http.client.HTTPException) as error:
+            self.close()
+            return NoAnswer(reason=_reason(error))
+        # A kept connection that the server closed while idle says nothing about the server.
+        return self.call(call, timeout_s)
+
+    def _exchange(self, call: HttpCall, timeout_s: float, started_s: float) -> Answer:
+        deadline_s = started_s + timeout_s
+        self._http.timeout = timeout_s
+        if self._http.sock is None:
+            self._http.connect()
+        sock: socket.socket = self._http.sock
+        _refuse_own_echo(sock)
+        sock.settimeout(timeout_s)
+        self._http.request(
+            call.method,
+            self._prefix + call.path,
+            body=call.body or None,
+            headers=dict(call.headers),
+        )
+        response = self._http.getresponse()
+        body = bytearray()
+        while piece := response.read1(65536):
+            body += piece
+            if len(body) > MAX_BODY_BYTES:
+                raise http.client.HTTPException(f"answer larger than {MAX_BODY_BYTES} bytes")
+            if time.monotonic() > deadline_s:
+                raise TimeoutError
+        headers = {name.lower(): value for name, value in response.getheaders()}
+        if response.will_close:
+            self.close()
+        head = ResponseHead(status=response.status, headers=headers)
+        return Answer(head=head, body=bytes(body), elapsed_s=time.monotonic() - started_s)
+
+
+def _refuse_own_echo(sock: socket.socket) -> None:
+    """Refuse TCP's simultaneous open: a closed loopback port may connect a socket to itself."""
+    if sock.getsockname() == sock.getpeername():
+        raise ConnectionRefusedError
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, ConnectionRefusedError):
+        return "connection refused"
+    if isinstance(error, TimeoutError):
+        return "no answer in time"
+    if isinstance(error, http.client.RemoteDisconnected):
+        return "connection closed without an answer"
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror.lower()
+    return f"not HTTP: {error!r}"
+
+
+def call(base_url: str, http_call: HttpCall, timeout_s: float) -> Answer | NoAnswer:
+    """One request on a connection of its own."""
+    with ProbeConnection(base_url) as connection:
+        return connection.call(http_call, timeout_s)

@@ -1,0 +1,1 @@
+"""One job: start the engine, play its levels, decode, store."""
