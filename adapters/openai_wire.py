@@ -86,7 +86,7 @@ def _pieces(choice: _Choice) -> list[tuple[ChunkKind, str]]:
     return [(kind, text) for kind, text in found if text]
 
 
-def _usage_fields(usage: _Usage | None, total: int | None) -> dict[str, int | None]:
+def _usage_fields(usage: _Usage | None, total: int | None) -> dict[str, Any]:
     if usage is None:
         return {"total_tokens": total} if total is not None else {}
     prompt, completion = usage.prompt_tokens_details, usage.completion_tokens_details

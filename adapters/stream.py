@@ -13,6 +13,7 @@ from harness.types import Chunk, ChunkKind, ErrorClass, ResponseHead
 
 _DONE = b"[DONE]"
 _MAX_BODY_BYTES = 8 * 1024 * 1024
+_EXCERPT_BYTES = 80
 _DONE_CHUNK = Chunk(kind=ChunkKind.END)
 
 
@@ -35,6 +36,7 @@ class StreamDecoder:
         self._is_body = not self._is_success
         self._is_over = False
         self._is_complete = False
+        self._has_events = False
 
     def _event(self, payload: bytes) -> list[Chunk]:
         """The chunks of one event."""
@@ -46,10 +48,11 @@ class StreamDecoder:
 
     def feed(self, data: bytes) -> list[Chunk]:
         """See `harness.adapter.Decoder`."""
-        if self._sse is None and not self._is_stream(data):
+        if self._is_over or (self._sse is None and not self._opens_stream(data)):
             return []
-        if self._is_over or self._sse is None:
-            return []
+        assert self._sse is not None
+        if not self._has_events:
+            self._keep(data, _EXCERPT_BYTES)
         chunks: list[Chunk] = []
         for payload in self._sse.feed(data):
             chunks += self._take(payload, self._event)
@@ -59,24 +62,26 @@ class StreamDecoder:
             chunks += self._fail(ErrorClass.STREAM_ERROR, "an event above 8 MiB in the stream")
         return chunks
 
-    def _is_stream(self, data: bytes) -> bool:
-        """Keep what is no event stream for the end; the first byte that is no space decides."""
+    def _opens_stream(self, data: bytes) -> bool:
+        """Whether events begin here: the first byte that is no space decides; a body is kept."""
         if not self._is_body:
-            data = data.lstrip()
-            if not data:
+            start = data.lstrip()[:1]
+            if not start:
                 return False
-            self._is_body = data[:1] in {b"{", b"[", b"<"}
+            self._is_body = start in {b"{", b"[", b"<"}
             if not self._is_body:
                 self._sse = SseParser()
-                self._body += data[:80]  # kept for the message if no event ever comes
                 return True
-        self._body += data[: _MAX_BODY_BYTES - len(self._body)]
+        self._keep(data, _MAX_BODY_BYTES)
         return False
+
+    def _keep(self, data: bytes, limit: int) -> None:
+        self._body += data[: max(0, limit - len(self._body))]
 
     def _take(self, payload: bytes, decode: Callable[[bytes], list[Chunk]]) -> list[Chunk]:
         if payload.startswith(_DONE) and payload.strip() == _DONE:
-            self._is_complete = self._is_over = True
-            return [_DONE_CHUNK]
+            return self._done()
+        self._has_events = True
         try:
             chunks = decode(payload)
         except (msgspec.MsgspecError, ValueError, RecursionError):
@@ -85,6 +90,12 @@ class StreamDecoder:
             return self._fail(ErrorClass.STREAM_ERROR, message)
         self._is_over = any(chunk.error is not None for chunk in chunks)
         return chunks
+
+    def _done(self) -> list[Chunk]:
+        if not self._has_events:
+            return self._fail(ErrorClass.INCOMPLETE_STREAM, "[DONE] came before any event")
+        self._is_complete = self._is_over = True
+        return [_DONE_CHUNK]
 
     def _fail(self, error: ErrorClass, message: str) -> list[Chunk]:
         self._is_over = True
@@ -97,24 +108,18 @@ class StreamDecoder:
         if not self._is_success:
             self._is_over = True
             return [status_error(self._head, self._body)]
-        chunks = self._end_of_stream() if self._sse is not None else self._end_of_body()
+        chunks = self._end_of_stream(self._sse) if self._sse else self._end_of_body()
         if not self._is_over and not self._is_complete:
-            chunks += self._fail(ErrorClass.INCOMPLETE_STREAM, self._why_incomplete(chunks))
+            chunks += self._fail(ErrorClass.INCOMPLETE_STREAM, self._why_incomplete())
         self._is_over = True
         return chunks
 
-    def _end_of_stream(self) -> list[Chunk]:
+    def _end_of_stream(self, sse: SseParser) -> list[Chunk]:
         chunks: list[Chunk] = []
-        for payload in self._sse.end() if self._sse else []:
-            taken = self._take(payload, self._event)
-            if self._is_cut(payload, taken):
-                self._is_over = False  # a cut event is an incomplete stream, not garbage
-            else:
-                chunks += taken
-        return chunks
-
-    def _is_cut(self, payload: bytes, taken: list[Chunk]) -> bool:
-        return bool(taken) and taken[-1].error is not None and json_value(payload) is None
+        for payload in sse.end():
+            if payload.strip() == _DONE or json_value(payload) is not None:
+                chunks += self._take(payload, self._event)
+        return chunks  # an event that is cut is an incomplete stream, not garbage in it
 
     def _end_of_body(self) -> list[Chunk]:
         body = bytes(self._body)
@@ -131,8 +136,8 @@ class StreamDecoder:
         self._is_over = any(chunk.error is not None for chunk in chunks)
         return chunks
 
-    def _why_incomplete(self, chunks: list[Chunk]) -> str:
-        if self._sse is None and not chunks:
-            return f"HTTP {self._head.status} with an empty body"
-        began = excerpt(self._body)
-        return f"the stream ended without finish_reason and without [DONE]; it began {began}"
+    def _why_incomplete(self) -> str:
+        if self._has_events or self._is_body:
+            return "the answer ended without finish_reason and without [DONE]"
+        began = f"no event in {excerpt(self._body)}" if self._body else "an empty body"
+        return f"HTTP {self._head.status} with {began}"

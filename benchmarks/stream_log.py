@@ -16,7 +16,7 @@ from typing import Any
 
 FORMAT = "stream-log-1"
 _REQUEST_COLUMNS = {
-    "index": "q",  # the client's X-Request-Index, or the running number
+    "index": "q",  # the client's number (X-Request-Index, X-Request-Id), or the running number
     "is_given": "b",  # 1: the index is the client's
     "arrival_s": "d",  # when the request's last bytes reached this machine's kernel
     "is_kernel": "b",  # 1: the arrival is the kernel's stamp; 0: our own reading
@@ -151,8 +151,9 @@ def read_log(path: Path) -> WrittenLog:
         columns: dict[str, array[Any]] = {}
         for name, code, count in head["columns"]:
             column = array(code)
-            column.frombytes(file.read(count * column.itemsize))
-            if len(column) != count:
-                raise ValueError(f"{path}: column {name}: {len(column)} of {count} values")
+            data = file.read(count * column.itemsize)
+            if len(data) != count * column.itemsize:
+                raise ValueError(f"{path}: column {name}: {len(data)} bytes for {count} values")
+            column.frombytes(data)
             columns[name] = column
     return WrittenLog(settings=head["settings"], summary=head["summary"], columns=columns)

@@ -11,6 +11,7 @@ from typing import Any
 
 MODEL = "stub"
 MAX_TOKENS = 65536
+_INDEX_DIGITS = 18  # what a signed 64-bit column holds
 COMPLETIONS_PATH = "/v1/completions"
 CHAT_PATH = "/v1/chat/completions"
 _STREAM_HEAD = (
@@ -32,6 +33,15 @@ class HttpRequest:
     path: str
     headers: dict[str, str] = field(default_factory=dict)
     body: bytes = b""
+
+    @property
+    def index(self) -> int | None:
+        """The client's number for it: X-Request-Index, else an X-Request-Id that is a number."""
+        for name in ("x-request-index", "x-request-id"):
+            text = self.headers.get(name, "")
+            if text.isdecimal() and len(text) <= _INDEX_DIGITS:
+                return int(text)
+        return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

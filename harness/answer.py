@@ -122,16 +122,23 @@ class Answer:
         """The visible text, without reasoning and tool calls."""
         return "".join(self._visible)
 
-    def counted_tokens(self) -> tuple[int | None, TokensSource | None]:
-        """Output tokens and who counted them; (None, None) where no token came.
+    @property
+    def tokens_source(self) -> TokensSource | None:
+        """Who counts the output tokens of this answer; None where no token came."""
+        if self.usage_tokens is not None:
+            return TokensSource.USAGE
+        if not self.chunk_s:
+            return None
+        return TokensSource.TOKENIZER if self._count_tokens else TokensSource.CHUNKS
+
+    @property
+    def output_tokens(self) -> int | None:
+        """Output tokens by `tokens_source`; None where no token came.
 
         The server's last usage, else the tokenizer on the joined text (reasoning and tool calls
         included), else the number of token chunks.
         """
-        if self.usage_tokens is not None:
-            return self.usage_tokens, TokensSource.USAGE
-        if not self.chunk_s:
-            return None, None
-        if self._count_tokens is not None:
-            return self._count_tokens("".join(self._pieces)), TokensSource.TOKENIZER
-        return len(self.chunk_s), TokensSource.CHUNKS
+        source = self.tokens_source
+        if source is TokensSource.TOKENIZER and self._count_tokens:
+            return self._count_tokens("".join(self._pieces))
+        return len(self.chunk_s) if source is TokensSource.CHUNKS else self.usage_tokens

@@ -1,7 +1,8 @@
 """The text that prompts are made of: our own sentences, questions and code, under Apache-2.0.
 
 `data/en.txt` and `data/zh.txt` hold one piece a line, `data/code.txt` snippets between lines of
-`%%`; `data/words_*.txt` hold the nouns that open a prompt. Read once, never changed.
+`%%`; `data/words_*.txt` hold the nouns that open a prompt, `data/fillers.txt` the words that
+fill its last tokens.
 """
 
 import hashlib
@@ -11,7 +12,9 @@ from importlib.resources import files
 
 LANGUAGES = ("en", "zh", "code")
 # A Chinese character or mark, or the blanks before a word and the word: where a piece may end.
-_ATOM = re.compile(r"\s*(?:[\u3000-\u303f\u4e00-\u9fff\uff00-\uffef]|[^\s\u3000-\u303f\u4e00-\u9fff\uff00-\uffef]+)")
+_ATOM = re.compile(
+    r"\s*(?:[\u3000-\u303f\u4e00-\u9fff\uff00-\uffef]|[^\s\u3000-\u303f\u4e00-\u9fff\uff00-\uffef]+)"
+)
 
 
 def _read(name: str) -> str:
@@ -32,6 +35,12 @@ def opening_words(language: str) -> tuple[str, ...]:
     return tuple(_read("words_zh.txt" if language == "zh" else "words_en.txt").split())
 
 
+@cache
+def fillers() -> tuple[str, ...]:
+    """Plain words that most vocabularies hold as one token after a blank."""
+    return tuple(_read("fillers.txt").split())
+
+
 def atoms(text: str) -> list[str]:
     """Cut a text where it may end early: after a word, or after any Chinese character.
 
@@ -43,7 +52,7 @@ def atoms(text: str) -> list[str]:
 @cache
 def corpus_sha256() -> str:
     """SHA-256 over all files of the corpus; part of a plan's hash."""
-    digest = hashlib.sha256()
+    digest = hashlib.sha256("\0".join(fillers()).encode())
     for language in LANGUAGES:
         digest.update("\0".join(pieces(language)).encode())
         digest.update("\0".join(opening_words(language)).encode())

@@ -8,14 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from scenarios.corpus import atoms, opening_words, pieces
+from scenarios.corpus import atoms, fillers, opening_words, pieces
 
 JOINTS = {"en": " ", "zh": "", "code": "\n"}
-# Plain words that most vocabularies hold as one token after a blank.
-_FILLERS = (
-    " please now then today here again first also still there well just very much more soon "
-    "often always maybe really about around and or so but with from for the a in on at to of"
-).split()
 
 
 class TokenCounter(Protocol):
@@ -67,7 +62,7 @@ def counted_pieces(language: str, tokenizer: TokenCounter) -> tuple[Piece, ...]:
 
 def one_token_fillers(tokenizer: TokenCounter) -> tuple[str, ...]:
     """Short words with a blank before them, one token each; the shortest there are if none is."""
-    words = [f" {word}" for word in _FILLERS]
+    words = [f" {word}" for word in fillers()]
     return _fewest(words, tokenizer.count_batch(words))
 
 

@@ -19,7 +19,7 @@ from scenarios.pieces import (
     one_token_fillers,
     one_token_nouns,
 )
-from scenarios.streams import draw, stream
+from scenarios.streams import draw, draw_int, stream
 
 _MAX_CUTS = 40  # atoms given up at the end of a text before its true count is taken as it is
 
@@ -55,6 +55,7 @@ class PromptMaker:
         self._openings = {name: Openings(name, self._seed) for name in self._languages}
         self._fillers = one_token_fillers(tokenizer)
         self._nouns = one_token_nouns(tokenizer)
+        self._first_noun = draw_int(stream(self._seed, "openings:short", 0), 0, 999)
 
     def prompt(self, index: int) -> Prompt:
         """The prompt of request `index`; see `prompts`."""
@@ -106,6 +107,7 @@ class PromptMaker:
         """A prompt too short for an opening: the index as digits in nouns of one token."""
         width = len(self._nouns)
         chosen = []
+        index += self._first_noun
         for place in range(tokens):
             index, digit = divmod(index, width)
             chosen.append(self._nouns[(digit + place) % width])
@@ -114,9 +116,7 @@ class PromptMaker:
     def _verified(self, index: int, text: str, count: int, size: Lengths) -> Prompt:
         if count != size.input_tokens:
             text, count = self._repaired(text, size.input_tokens)
-        return Prompt(
-            index=index, text=text, input_tokens=count, output_tokens=size.output_tokens
-        )
+        return Prompt(index=index, text=text, input_tokens=count, output_tokens=size.output_tokens)
 
     def _repaired(self, text: str, wanted: int) -> tuple[str, int]:
         """Cut and fill the end of a text until it has `wanted` tokens; else the nearest below."""

@@ -5,6 +5,7 @@ of 100 chunks.
 """
 
 from collections.abc import Sequence
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from harness.store import RECORD_SCHEMA, StoredRun
-from harness.types import Phase, Record
+from harness.types import EngineSample, HostSample, Phase, Record
 
 Floats = npt.NDArray[np.float64]
 _LISTS = ("chunk_s", "chunk_tokens")
@@ -33,7 +34,7 @@ def request_frame(source: StoredRun | pa.Table | Sequence[Record]) -> pd.DataFra
     `is_ok`, `is_failed`, `is_censored`, `is_measured`: bool; the first three exclude each other.
     """
     table = _table(source).sort_by([("due_s", "ascending"), ("index", "ascending")])
-    frame = table.drop_columns(list(_LISTS)).to_pandas()
+    frame: pd.DataFrame = table.drop_columns(list(_LISTS)).to_pandas()
     lists = {name: _one_array(table[name]) for name in _LISTS}
     for name, array in lists.items():
         frame[name] = pd.Series(pd.arrays.ArrowExtensionArray(array), index=frame.index)
@@ -52,6 +53,19 @@ def _table(source: StoredRun | pa.Table | Sequence[Record]) -> pa.Table:
         return source
     columns = {name: [getattr(row, name) for row in source] for name in RECORD_SCHEMA.names}
     return pa.table(columns, schema=RECORD_SCHEMA)
+
+
+def sample_frame(source: Any, kind: type[EngineSample] | type[HostSample]) -> pd.DataFrame:
+    """One row a sample, columns as the fields of `kind`; `source`: a table or such values."""
+    if isinstance(source, pa.Table):
+        table: pd.DataFrame = source.to_pandas()
+        return table
+    names = [one.name for one in fields(kind)]
+    columns = {name: [getattr(row, name) for row in source] for name in names}
+    numbers = [name for name in names if name != "kv_provenance"]
+    frame = pd.DataFrame(columns)
+    frame[numbers] = frame[numbers].astype(np.float64)
+    return frame
 
 
 def _one_array(column: pa.ChunkedArray) -> Any:

@@ -1,5 +1,6 @@
-"""Intervals for means, shares and rates: Student over runs, binomial for shares, and the
-stationary block bootstrap within one run.
+"""Intervals for means, shares and rates.
+
+Student over runs, binomial for shares, and the stationary block bootstrap within one run.
 """
 
 import math
@@ -34,7 +35,7 @@ def estimate_mean(values: Sequence[float], confidence: float = CONFIDENCE) -> Es
     sample = np.asarray(values, dtype=np.float64)
     n = sample.size
     if n == 0:
-        return Estimate(value=None, needed=1)
+        return Estimate(value=None)
     mean = float(sample.mean())
     if n == 1:
         return Estimate(value=mean, n=1, n_eff=1.0, needed=2)
@@ -51,7 +52,7 @@ def estimate_share(indicators: Sequence[npt.ArrayLike], confidence: float = CONF
     runs = [np.asarray(run, dtype=np.float64) for run in indicators if np.size(run)]
     n = sum(run.size for run in runs)
     if n == 0:
-        return Estimate(value=None, needed=1)
+        return Estimate(value=None)
     from scipy.special import betaincinv  # noqa: PLC0415 heavy, only here
 
     share = sum(float(run.sum()) for run in runs) / n
@@ -94,7 +95,7 @@ def bootstrap_ratio(
     bottom = np.asarray(denominators, dtype=np.float64)
     n = top.size
     if n == 0 or bottom.sum() == 0:
-        return Estimate(value=None, n=n, needed=1)
+        return Estimate(value=None, n=n)
     value = float(top.sum() / bottom.sum())
     if n < 3:  # noqa: PLR2004 nothing to resample
         return Estimate(value=value, n=n)

@@ -1,188 +1,18 @@
-"""What one run measured at one level: every metric of the table from frames.
+"""Shares, means and peaks of one run at one level.
 
-Percentiles are over requests due in the window; rates count what arrived in the window,
-whatever its request's phase. A level where every request failed measures nothing: all None.
+A level where every request failed measures nothing: all None but the share of errors.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from harness.analysis.cost import cost_per_million
-from harness.analysis.frame import Floats, chunk_token_counts, fluidity, ragged
-from harness.config import SloConf
-from harness.types import Level
-
-_SERIES_PIECES = (20, 200)  # a window is cut into one piece a second, between these numbers
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LevelView:
-    """One level of one run: `rows` all its requests in due order, `measured` those due in it.
-
-    `engine`, `host`: samples inside the window. `good`: shape (len(rows),), whether each row
-    meets the SLO; None without limits.
-    """
-
-    level: Level
-    rows: pd.DataFrame
-    measured: pd.DataFrame
-    engine: pd.DataFrame
-    host: pd.DataFrame
-    slo: SloConf | None = None
-    price_per_hour: float | None = None
-    time_to_ready_s: float | None = None
-
-    @property
-    def window_s(self) -> float:
-        """Length of the window; 0 or less: it has none."""
-        return self.level.window_end_s - self.level.window_start_s
-
-    @property
-    def is_empty(self) -> bool:
-        """No measured request, or all of them failed: nothing was measured (case C47)."""
-        return not bool((~self.measured["is_failed"]).any())
-
-
-def level_view(
-    frame: pd.DataFrame,
-    level: Level,
-    *,
-    engine: pd.DataFrame,
-    host: pd.DataFrame,
-    slo: SloConf | None = None,
-    price_per_hour: float | None = None,
-    time_to_ready_s: float | None = None,
-) -> LevelView:
-    """Cut one level out of a run's frames."""
-    rows = frame[frame["level"] == level.index].reset_index(drop=True)
-    return LevelView(
-        level=level,
-        rows=rows,
-        measured=rows[rows["is_measured"]].reset_index(drop=True),
-        engine=_inside(engine, level),
-        host=_inside(host, level),
-        slo=slo,
-        price_per_hour=price_per_hour,
-        time_to_ready_s=time_to_ready_s,
-    )
-
-
-def _inside(samples: pd.DataFrame, level: Level) -> pd.DataFrame:
-    return samples[samples["t_s"].between(level.window_start_s, level.window_end_s)]
-
-
-def has_limits(slo: SloConf | None) -> bool:
-    """Whether there is an SLO that asks for anything."""
-    return slo is not None and any(
-        limit is not None for limit in (slo.ttft_s, slo.tpot_s, slo.e2e_s)
-    )
-
-
-def good_rows(rows: pd.DataFrame, slo: SloConf) -> npt.NDArray[np.bool_]:
-    """Whether each request is ok and meets every limit; an answer of one token has no TPOT."""
-    good = rows["is_ok"].to_numpy(dtype=bool)
-    if slo.ttft_s is not None:
-        good = good & (rows["ttft_s"] <= slo.ttft_s).to_numpy()
-    if slo.e2e_s is not None:
-        good = good & (rows["e2e_s"] <= slo.e2e_s).to_numpy()
-    if slo.tpot_s is not None:
-        good = good & ~(rows["tpot_s"] > slo.tpot_s).to_numpy()
-    return np.asarray(good & (rows["chunks"] > 0).to_numpy())
-
-
-def latency_sample(view: LevelView, column: str) -> tuple[Floats, Floats]:
-    """(values, floors) of one latency over the measured requests that did not fail.
-
-    A request that was cut off counts +inf, its floor being what is known: its age, for TPOT
-    the time since its first chunk over all tokens asked for. Gaps are those seen.
-    """
-    rows = view.measured[~view.measured["is_failed"]]
-    if column == "gaps_s":
-        gaps = ragged(rows[column])[1]
-        return gaps, gaps
-    values = rows[column].to_numpy(dtype=np.float64)
-    age = rows["censored_s"].to_numpy(dtype=np.float64)
-    floor = age
-    if column == "tpot_s":
-        since_first = age - rows["ttft_s"].to_numpy(dtype=np.float64)
-        asked = np.maximum(rows["planned_output_tokens"].to_numpy(dtype=np.float64) - 1, 1)
-        floor = np.nan_to_num(since_first / asked, nan=0.0)
-    is_cut = rows["is_censored"].to_numpy()
-    if column in ("ttft_s", "lag_s"):
-        is_cut = is_cut & np.isnan(values)  # what had come before the cut is known
-    values = np.where(is_cut, np.inf, values)
-    keep = ~np.isnan(values)
-    return values[keep], np.where(is_cut, floor, values)[keep]
-
-
-def rate_series(view: LevelView, name: str) -> Floats | None:
-    """Amounts of a rate in equal pieces of the window, shape (pieces,); None: not measured."""
-    if view.is_empty or view.window_s <= 0:
-        return None
-    stamps_and_amounts = _RATES[name](view)
-    if stamps_and_amounts is None:
-        return None
-    stamps, amounts = stamps_and_amounts
-    pieces = int(np.clip(view.window_s, *_SERIES_PIECES))
-    bounds = (view.level.window_start_s, view.level.window_end_s)
-    is_inside = (stamps >= bounds[0]) & (stamps <= bounds[1])
-    weights = amounts[is_inside]
-    return np.histogram(stamps[is_inside], bins=pieces, range=bounds, weights=weights)[0]
-
-
-def _tokens(view: LevelView, keep: npt.NDArray[np.bool_]) -> tuple[Floats, Floats]:
-    rows, stamps = ragged(view.rows["chunk_s"])
-    return stamps, np.where(keep[rows], chunk_token_counts(view.rows), 0.0)
-
-
-def _ends(view: LevelView) -> Floats:
-    ends = view.rows["stream_end_s"].fillna(view.rows["last_s"])
-    return np.asarray(ends.where(view.rows["is_ok"]).to_numpy(dtype=np.float64))
-
-
-def _all_tokens(view: LevelView) -> tuple[Floats, Floats]:
-    return _tokens(view, ~view.rows["is_failed"].to_numpy())
-
-
-def _finished_tokens(view: LevelView) -> tuple[Floats, Floats]:
-    return _tokens(view, _ends(view) <= view.level.window_end_s)
-
-
-def _good_tokens(view: LevelView) -> tuple[Floats, Floats] | None:
-    if view.slo is None or not has_limits(view.slo):
-        return None
-    return _tokens(view, good_rows(view.rows, view.slo))
-
-
-def _completions(view: LevelView) -> tuple[Floats, Floats]:
-    ends = _ends(view)
-    return ends, np.ones(ends.size)
-
-
-def _good_completions(view: LevelView) -> tuple[Floats, Floats] | None:
-    if view.slo is None or not has_limits(view.slo):
-        return None
-    return _ends(view), good_rows(view.rows, view.slo).astype(np.float64)
-
-
-def _offered(view: LevelView) -> tuple[Floats, Floats]:
-    due = view.measured["due_s"].to_numpy(dtype=np.float64)
-    return due, np.ones(due.size)
-
-
-_RATES: dict[str, Callable[[LevelView], tuple[Floats, Floats] | None]] = {
-    "output_tokens_per_s": _all_tokens,
-    "output_tokens_per_s_finished": _finished_tokens,
-    "good_tokens_per_s": _good_tokens,
-    "requests_per_s": _completions,
-    "offered_rps": _offered,
-    "goodput_rps": _good_completions,
-}
+from harness.analysis.frame import Floats, fluidity
+from harness.analysis.rates import rate_value
+from harness.analysis.views import LevelView, good_rows, has_limits
 
 
 def share_indicator(view: LevelView, name: str) -> Floats | None:
@@ -240,9 +70,7 @@ def _preemptions(view: LevelView) -> float | None:
 
 
 def _cost(view: LevelView) -> float | None:
-    series = rate_series(view, "output_tokens_per_s")
-    rate = None if series is None else float(series.sum()) / view.window_s
-    return cost_per_million(view.price_per_hour, rate)
+    return cost_per_million(view.price_per_hour, rate_value(view, "output_tokens_per_s"))
 
 
 _PLAIN: dict[str, Callable[[LevelView], float | None]] = {

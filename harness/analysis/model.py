@@ -51,7 +51,8 @@ class Cell:
 
     `metrics`: name (of `harness.analysis.metrics.METRICS`) to the estimate over all runs.
     `per_run`: the same figure in each run, aligned with `run_ids` and `blocks`; None where the
-    run does not carry it. `n` = `n_ok` + `n_failed` + `n_censored`, measured phase only.
+    run does not carry it. `sweeps`: the sweep of each run; blocks are paired within a sweep.
+    `n` = `n_ok` + `n_failed` + `n_censored`, measured phase only.
     """
 
     candidate: Candidate
@@ -67,6 +68,7 @@ class Cell:
     doubts: tuple[Doubt, ...] = ()
     emulated: bool = False
     measured_at: str = ""
+    sweeps: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

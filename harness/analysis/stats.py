@@ -68,7 +68,7 @@ def minimum_n(p: float, confidence: float = CONFIDENCE) -> int:
 
 
 def autocorrelation_time(indicator: npt.ArrayLike) -> float:
-    """tau = 1 + 2 sum of rho_k, the sum ending where rho_k < 0.05; at least 1.
+    """Give tau = 1 + 2 sum of rho_k, the sum ending where rho_k < 0.05; at least 1.
 
     `indicator`: shape (n,), in the order in which the samples were due.
     """
@@ -129,12 +129,12 @@ def estimate_percentile(
     """
     runs = [np.asarray(run, dtype=np.float64) for run in samples]
     pooled = np.concatenate(runs) if runs else np.empty(0)
-    n, need = pooled.size, minimum_n(p, confidence)
+    n = pooled.size
     if n == 0:
-        return Estimate(value=None, needed=need)
-    raw = percentile(pooled, p)
+        return Estimate(value=None)
+    raw = float(np.partition(pooled, rank(n, p) - 1)[rank(n, p) - 1])
     n_eff = effective_n([run > raw for run in runs])
-    needed = math.ceil(need * n / n_eff)
+    needed = math.ceil(minimum_n(p, confidence) * n / n_eff)
     ranks = order_ranks(math.floor(n_eff + 1e-9), p, confidence)
     if ranks is None and p > _MEDIAN:
         return Estimate(value=None, n=n, n_eff=n_eff, needed=needed)

@@ -132,6 +132,9 @@ class ProbeConnection:
                 raise http.client.HTTPException(f"answer larger than {MAX_BODY_BYTES} bytes")
             if time.monotonic() > deadline_s:
                 raise TimeoutError
+        if response.length:  # what the server announced and did not send
+            raise http.client.IncompleteRead(bytes(body), response.length)
+        response.read()  # nothing is left, but only this frees the connection for the next call
         headers = {name.lower(): value for name, value in response.getheaders()}
         if response.will_close:
             self.close()

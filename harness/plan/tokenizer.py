@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from harness.errors import ConfigError
-from harness.plan.vocabulary import cached_tokenizer_json
+from harness.plan.vocabulary_cache import cached_vocabulary
 
 _CHINESE = re.compile(r"[\u3000-\u303f\u3400-\u4dbf\u4e00-\u9fff\uff00-\uffef]")
 _CHARACTERS_PER_TOKEN = 4.0
@@ -20,25 +20,30 @@ _CHINESE_CHARACTERS_PER_TOKEN = 1.5
 
 
 class Tokenizer(Protocol):
-    """Counts and encodes texts; special tokens are never part of a count.
-
-    `name`: where it comes from. `exact`: the model's own, not an estimate. `sha256`: of the
-    tokenizer, equal for two files with the same vocabulary; None if approximate.
-    `added_tokens`: special tokens (such as BOS) that an engine puts around a plain prompt, so
-    that a server's prompt count is `count(text) + added_tokens`; 0 if not known.
-    """
+    """Counts and encodes texts; special tokens around a text are never part of its count."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """Where it comes from, for people."""
+        ...
 
     @property
-    def exact(self) -> bool: ...
+    def exact(self) -> bool:
+        """Whether it is the model's own, not an estimate."""
+        ...
 
     @property
-    def sha256(self) -> str | None: ...
+    def sha256(self) -> str | None:
+        """Hash of the tokenizer.json, given or rebuilt; None for an estimate."""
+        ...
 
     @property
-    def added_tokens(self) -> int: ...
+    def added_tokens(self) -> int:
+        """Special tokens (such as BOS) that an engine puts around a plain prompt.
+
+        A server's prompt count is `count(text) + added_tokens`, without a chat template.
+        """
+        ...
 
     def count(self, text: str) -> int:
         """Tokens in a text."""
@@ -58,7 +63,9 @@ class ModelTokenizer:
 
     exact = True
 
-    def __init__(self, tokenizer_json: bytes, *, name: str, added_tokens: int | None = None) -> None:
+    def __init__(
+        self, tokenizer_json: bytes, *, name: str, added_tokens: int | None = None
+    ) -> None:
         from tokenizers import Tokenizer as Encoder  # noqa: PLC0415  # 40 ms, not for --help
 
         self.name = name
@@ -143,7 +150,7 @@ def load_tokenizer(
         return _from_json(model_path)
     if model_path.suffix.lower() != ".gguf":
         return ApproximateTokenizer(f"approximate (no vocabulary in {model_path.name})")
-    built = cached_tokenizer_json(model_path, cache)
+    built = cached_vocabulary(model_path, cache)
     if built.tokenizer_json is None:
         return ApproximateTokenizer(f"approximate ({built.reason})")
     return ModelTokenizer(

@@ -1,23 +1,17 @@
-"""A GGUF file's vocabulary as a `tokenizer.json`, rebuilt once and cached by the file's hash.
+"""A GGUF file's vocabulary as a `tokenizer.json`.
 
-Only byte-level BPE (`tokenizer.ggml.model = gpt2`) with a pre-tokeniser whose rule is known
-can be rebuilt exactly. The rules are those of llama.cpp, `src/llama-vocab.cpp`; the ids agree
-with a running llama-server (tests/data/tokens_smollm2.jsonl holds its own answers).
+Only byte-level BPE (`tokenizer.ggml.model = gpt2`) with a pre-tokeniser whose rule is known can
+be rebuilt exactly; of any other there is a reason instead. The rules are those of llama.cpp,
+`src/llama-vocab.cpp`; a test holds the ids against a running llama-server's own answers.
 """
 
-import hashlib
-import os
-import tempfile
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from harness.errors import ConfigError
-
-FORMAT = 1  # raise when the rebuilding changes, so that old cache files are left alone
-_HASHED_BYTES = 64 << 20  # a GGUF's vocabulary stands before its weights, within this
 
 _GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)"
 _LLAMA3 = (
@@ -33,65 +27,102 @@ PATTERNS = {
     "llama-bpe": (_LLAMA3,),
     "qwen2": (_QWEN2,),
 }
-_WHOLE_WORDS_FIRST = frozenset({"llama-bpe"})  # a word in the vocabulary is not merged up to
-_ADDS_BOS = frozenset({"llama-bpe"})  # unless the file says otherwise
-_CONTROL, _USER_DEFINED = 3, 4  # gguf.TokenType
+# A word that is in the vocabulary whole is not merged up to; and BOS is added unless the file
+# says otherwise: llama.cpp's defaults for this pre-tokeniser.
+_LLAMA_BPE = "llama-bpe"
+_CONTROL, _USER_DEFINED = 3, 4  # token types of GGUF whose text is matched before any splitting
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vocabulary:
-    """A rebuilt vocabulary, or why there is none."""
+    """A rebuilt vocabulary, or None with the reason why there is none.
+
+    `added_tokens`: BOS and EOS that llama.cpp puts around a plain prompt.
+    """
 
     tokenizer_json: bytes | None
     added_tokens: int = 0
     reason: str = ""
 
 
-def cache_folder() -> Path:
-    """Where rebuilt vocabularies are kept: `$BAKEOFF_CACHE`, `$XDG_CACHE_HOME` or `~/.cache`."""
-    own = os.environ.get("BAKEOFF_CACHE")
-    root = Path(own or os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return root / "bakeoff" / "tokenizers"
-
-
-def file_sha256(path: Path) -> str:
-    """SHA-256 of a file's first 64 MiB and its size: what identifies a GGUF's vocabulary.
-
-    The weights that follow can be hundreds of gigabytes and say nothing about it.
-    """
-    try:
-        with path.open("rb") as file:
-            digest = hashlib.sha256(file.read(_HASHED_BYTES))
-            digest.update(str(os.fstat(file.fileno()).st_size).encode())
-    except OSError as error:
-        raise ConfigError(
-            f"model.path={path}: cannot be read ({error.strerror}); give the model file"
-        ) from error
-    return digest.hexdigest()
-
-
-def cached_tokenizer_json(path: Path, cache: Path | None = None) -> Vocabulary:
-    """The vocabulary of a GGUF file, from the cache if it was rebuilt before.
+def read_vocabulary(path: Path) -> Vocabulary:
+    """Rebuild the tokenizer of a GGUF file; takes seconds, as every token is read.
 
     Raises:
-        ConfigError: the file cannot be read or is not GGUF.
+        ConfigError: the file cannot be read, or is not GGUF.
     """
-    folder = cache or cache_folder()
-    kept = folder / f"{file_sha256(path)}-{FORMAT}.json"
-    try:
-        return msgspec.json.decode(kept.read_bytes(), type=Vocabulary)
-    except (OSError, msgspec.DecodeError):
-        built = rebuild(path)
-    _keep(kept, msgspec.json.encode(built))
-    return built
+    fields = _fields(path)
+    kind = fields.get("tokenizer.ggml.model")
+    if kind != "gpt2":
+        return Vocabulary(tokenizer_json=None, reason=f"{path.name}: vocabulary of type {kind}")
+    pre = fields.get("tokenizer.ggml.pre", "default")
+    if pre not in PATTERNS:
+        return Vocabulary(tokenizer_json=None, reason=f"{path.name}: pre-tokeniser {pre}")
+    wanted = ("tokenizer.ggml.tokens", "tokenizer.ggml.merges")
+    if any(not fields.get(key) for key in wanted):
+        return Vocabulary(tokenizer_json=None, reason=f"{path.name}: no tokens or no merges")
+    adds_bos = fields.get("tokenizer.ggml.add_bos_token", pre == _LLAMA_BPE)
+    adds_eos = fields.get("tokenizer.ggml.add_eos_token", False)
+    return Vocabulary(
+        tokenizer_json=msgspec.json.encode(_tokenizer_json(fields, pre)),
+        added_tokens=int(bool(adds_bos)) + int(bool(adds_eos)),
+    )
 
 
-def _keep(path: Path, content: bytes) -> None:
+def _fields(path: Path) -> dict[str, Any]:
+    from gguf import GGUFReader  # noqa: PLC0415  # 300 ms, only for a vocabulary not in the cache
+
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=".")
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-        Path(name).replace(path)
-    except OSError:
-        return  # a cache that cannot be written only costs time
+        reader = GGUFReader(path)
+        return {
+            name: field.contents()
+            for name, field in reader.fields.items()
+            if name.startswith("tokenizer.ggml.")
+        }
+    except (OSError, ValueError, KeyError, IndexError) as error:
+        raise ConfigError(
+            f"model.path={path}: not a GGUF file that can be read ({error}); "
+            "fetch the model again, or give its tokenizer by model.tokenizer=FILE"
+        ) from error
+
+
+def _tokenizer_json(fields: dict[str, Any], pre: str) -> dict[str, Any]:
+    tokens: list[str] = fields["tokenizer.ggml.tokens"]
+    types: list[int] = fields.get("tokenizer.ggml.token_type") or []
+    merges: list[str] = fields["tokenizer.ggml.merges"]
+    splits = [
+        {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": False}
+        for pattern in PATTERNS[pre]
+    ]
+    byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True}
+    return {
+        "version": "1.0",
+        "added_tokens": [
+            _added_token(number, tokens[number], is_control=kind == _CONTROL)
+            for number, kind in enumerate(types)
+            if kind in {_CONTROL, _USER_DEFINED}
+        ],
+        "pre_tokenizer": {
+            "type": "Sequence",
+            "pretokenizers": [*splits, {**byte_level, "use_regex": False}],
+        },
+        "decoder": {**byte_level, "use_regex": False},
+        "model": {
+            "type": "BPE",
+            "ignore_merges": pre == _LLAMA_BPE,
+            "vocab": {token: number for number, token in enumerate(tokens)},
+            "merges": [merge.split(" ", 1) for merge in merges],
+        },
+    }
+
+
+def _added_token(number: int, content: str, *, is_control: bool) -> dict[str, Any]:
+    return {
+        "id": number,
+        "content": content,
+        "single_word": False,
+        "lstrip": False,
+        "rstrip": False,
+        "normalized": False,
+        "special": is_control,
+    }

@@ -7,6 +7,7 @@ blocks, no requests, nobody to compare with), then the load that nobody has trie
 from collections.abc import Iterable
 
 from harness.analysis.intervals import blocks_needed
+from harness.analysis.model import Candidate
 from harness.recommend.case import Case, Scored
 from harness.recommend.model import Fit, NextMeasurement
 from harness.recommend.slo import needed
@@ -16,17 +17,35 @@ OTHER_ENGINES = ("llamacpp", "vllm", "vllm_cpu", "transformers")
 
 
 def command(case: Case, scored: Iterable[Scored], *extra: str) -> str:
-    """`bakeoff run` for the engines of these cells, with further arguments."""
-    cells = [item.cell for item in scored]
-    engines = ",".join(dict.fromkeys(cell.candidate.engine for cell in cells))
-    parts = ["bakeoff", "run", f"engine={engines}"]
-    models = {cell.candidate.model for cell in cells}
-    if len(models) == 1:
-        parts.append(f"model={models.pop()}")
+    """`bakeoff run` for the candidates of these cells, with further arguments."""
+    candidates = list(dict.fromkeys(item.key for item in scored))
+    known = {item.key: item.cell.candidate for item in case.scored}
+    chosen = [known[key] for key in candidates]
+    engines = ",".join(dict.fromkeys(candidate.engine for candidate in chosen))
+    parts = ["bakeoff", "run", f"engine={engines}", *_model_args(chosen[0])]
     scenario = case.question().scenario
     if scenario:
         parts.append(f"scenario={scenario}")
-    return " ".join([*parts, *extra])
+    return " ".join([*parts, *_swept_settings(chosen), *extra])
+
+
+def _model_args(candidate: Candidate) -> tuple[str, ...]:
+    """A model file of the user's own has to be named again."""
+    path = candidate.settings.get("model.path")
+    return ("model=file", f"model.path={path}", f"model.name={candidate.model}") if path else ()
+
+
+def _swept_settings(candidates: list[Candidate]) -> list[str]:
+    """Engine settings in which candidates of one engine differ, as a sweep."""
+    if len({candidate.engine for candidate in candidates}) > 1:
+        return []
+    keys = dict.fromkeys(key for candidate in candidates for key in candidate.settings)
+    args = []
+    for key in keys:
+        values = list(dict.fromkeys(str(c.settings.get(key)) for c in candidates))
+        if len(values) > 1 and key.startswith("engine.") and key != "engine.version":
+            args.append(f"{key}={','.join('null' if v == 'None' else v for v in values)}")
+    return args
 
 
 def level_args(scored: Scored, load: float) -> tuple[str, ...]:

@@ -1,9 +1,12 @@
 """The last tests: what is wanted, may the contenders be compared, and is one of them best."""
 
+import math
+
+from harness.analysis.cost import cost_estimate
 from harness.recommend.best import MIN_BLOCKS, rank
 from harness.recommend.case import Case, Contender
 from harness.recommend.model import Pick
-from harness.recommend.objectives import OBJECTIVES, Objective, cost_estimate, has_prices
+from harness.recommend.objectives import OBJECTIVES, Objective, has_prices
 from harness.recommend.tree import Answer
 from harness.types import Doubt, Estimate, VerdictKind
 from harness.units import percent
@@ -49,9 +52,10 @@ def _wanted(case: Case) -> Objective:
 def _all_carry(case: Case, metric: str) -> bool:
     for contender in case.contenders:
         figure = contender.cell.metrics.get(metric)
-        if figure is None or figure.value is None:
+        if figure is None or figure.value is None or not math.isfinite(figure.value):
             return False
-        if all(value is None for value in contender.cell.per_run.get(metric, ())):
+        per_run = contender.cell.per_run.get(metric, ())
+        if not any(value is not None and math.isfinite(value) for value in per_run):
             return False
     return True
 
@@ -66,9 +70,9 @@ def pick(contender: Contender, case: Case) -> Pick:
         candidate=candidate.label,
         engine=candidate.engine,
         level=contender.cell.workload.level,
-        metric="cost_per_million_tokens" if is_cost else case.metric,
+        metric="cost_per_good_mtok" if is_cost else case.metric,
         unit=case.goal.unit,
-        value=cost_estimate(candidate, figure) if is_cost else figure,
+        value=cost_estimate(candidate.price_per_hour, figure) if is_cost else figure,
         currency=candidate.currency if is_cost else None,
     )
 
@@ -84,15 +88,18 @@ def contenders(case: Case) -> Answer:
 def comparable(case: Case) -> Answer:
     """Whether the comparability contract lets them be ranked; branches yes, no."""
     names = {contender.label for contender in case.contenders}
-    names |= {contender.cell.candidate.key for contender in case.contenders}
+    workloads = {contender.cell.workload.key for contender in case.contenders}
+    workloads |= {contender.cell.workload.label for contender in case.contenders}
     facts = dict.fromkeys(
         f"{verdict.a} and {verdict.b}: {verdict.reason}"
         for verdict in case.summary.verdicts
-        if verdict.kind is VerdictKind.NOT_COMPARABLE and {verdict.a, verdict.b} <= names
+        if verdict.kind is VerdictKind.NOT_COMPARABLE
+        and {verdict.a, verdict.b} <= names
+        and verdict.workload in workloads
     )
     if facts:
         return Answer(branch="no", facts=tuple(facts))
-    return Answer(branch="yes", facts=("the comparison contract holds for every pair",))
+    return Answer(branch="yes", facts=("no part of the comparison contract is broken",))
 
 
 def block_values(case: Case) -> dict[str, dict[int, float]]:
@@ -106,7 +113,7 @@ def block_values(case: Case) -> dict[str, dict[int, float]]:
         cell = contender.cell
         found: dict[int, list[float]] = {}
         for block, value in zip(cell.blocks, cell.per_run[case.metric], strict=True):
-            if value is not None:
+            if value is not None and math.isfinite(value):
                 found.setdefault(block, []).append(max(value, SMALLEST))
         price = cell.candidate.price_per_hour if case.goal.name == "cost" else None
         table[cell.candidate.key] = {

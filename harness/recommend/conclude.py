@@ -6,7 +6,7 @@ from harness.recommend import advice
 from harness.recommend.best import MIN_BLOCKS
 from harness.recommend.case import Case, Contender
 from harness.recommend.choice import chance
-from harness.recommend.model import Fit, Status
+from harness.recommend.model import Fit, NextMeasurement, Status
 from harness.recommend.slo import nearest_level, needed, share_words
 from harness.types import Doubt
 from harness.units import percent, seconds
@@ -64,7 +64,7 @@ def no_metric(case: Case) -> None:
     """The objective's figure is missing for a contender."""
     case.refuse(f"The contenders cannot be judged by {case.goal.name}: {case.last_facts[0]}.")
     contenders = [contender.scored for contender in case.contenders]
-    case.next_measurement = advice.NextMeasurement(
+    case.next_measurement = NextMeasurement(
         command=advice.command(case, contenders, "load.requests=100"),
         why="percentiles need more requests than were measured",
     )

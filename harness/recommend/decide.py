@@ -9,7 +9,8 @@ from datetime import date
 from harness.analysis.model import Summary
 from harness.config import SloConf
 from harness.errors import ConfigError
-from harness.recommend import choice, conclude, scope, slo as slo_test
+from harness.recommend import choice, conclude, scope
+from harness.recommend import slo as slo_test
 from harness.recommend.case import Asked, Case
 from harness.recommend.evidence import evidence_rows
 from harness.recommend.flips import flips

@@ -9,12 +9,15 @@ from harness.recommend.slo import nearest_level
 def evidence_rows(case: Case) -> tuple[Evidence, ...]:
     """One row a cell in question order: cited ones first, then by candidate and load."""
     cited = _cited(case)
-    rows = [_row(scored, case, scored.cell.workload.key in cited.get(scored.key, ())) for scored in case.scored]
+    rows = [
+        _row(scored, case, scored.cell.workload.key in cited.get(scored.key, ()))
+        for scored in case.scored
+    ]
     return tuple(sorted(rows, key=lambda row: not row.cited))
 
 
 def _cited(case: Case) -> dict[str, set[str]]:
-    """Workload keys by candidate key: the judged levels, the ones just above, the nearest misses."""
+    """Workload keys by candidate key: judged levels, the ones just above, nearest misses."""
     cited: dict[str, set[str]] = {}
     for contender in case.contenders:
         for scored in (contender.scored, contender.above):

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from harness.analysis.model import Candidate
-from harness.types import Estimate
 
 ATTAINMENT = "attainment_ratio"
 GOOD_TOKENS = "good_tokens_per_s"
@@ -32,8 +31,8 @@ OBJECTIVES: Mapping[str, Objective] = MappingProxyType(
     {
         "cost": Objective(
             name="cost",
-            metrics=(GOOD_TOKENS,),
-            unit="per million tokens",
+            metrics=(GOOD_TOKENS, OUTPUT_TOKENS),
+            unit="per 1M tokens",
             higher_is_better=False,
             words="cheapest",
         ),
@@ -54,32 +53,6 @@ OBJECTIVES: Mapping[str, Objective] = MappingProxyType(
         ),
     }
 )
-
-
-def cost_per_million(price_per_hour: float, tokens_per_s: float) -> float:
-    """Price of a million good output tokens on a machine that is always busy.
-
-    price / (3600 s x tokens/s) x 1e6: the price of an hour over the tokens of an hour.
-    """
-    return price_per_hour / (3600.0 * tokens_per_s) * 1e6
-
-
-def cost_estimate(candidate: Candidate, tokens: Estimate) -> Estimate:
-    """Cost from a throughput; the interval turns round. None without a price or a throughput."""
-    price = candidate.price_per_hour
-
-    def cost(tokens_per_s: float | None) -> float | None:
-        if price is None or not tokens_per_s:
-            return None
-        return cost_per_million(price, tokens_per_s)
-
-    return Estimate(
-        value=cost(tokens.value),
-        ci_low=cost(tokens.ci_high),
-        ci_high=cost(tokens.ci_low),
-        n=tokens.n,
-        n_eff=tokens.n_eff,
-    )
 
 
 def has_prices(candidates: list[Candidate]) -> bool:

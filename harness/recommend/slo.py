@@ -51,6 +51,8 @@ def score(cell: Cell, case: Case) -> Scored:
     if not case.asked.has_limits:
         share = attainment(cell.n_ok, cell.n, None)
         return Scored(cell=cell, attainment=share, fit=Fit.MET)
+    if cell.n > 0 and cell.n_ok == 0:
+        given = Estimate(value=0.0)  # every request failed: none of them was good
     if given is None or given.value is None or cell.n == 0:
         return Scored(cell=cell, attainment=Estimate(value=None), fit=Fit.UNKNOWN)
     share = attainment(round(given.value * cell.n), cell.n, given.n_eff)

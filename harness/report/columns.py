@@ -7,25 +7,32 @@ The page and the terminal both read this table; definitions are those of
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from harness.analysis.metrics import BY_NAME
 from harness.types import Estimate
 from harness.units import MISSING, count, number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """One figure in a table: `scale` turns the stored value into `unit`."""
+    """One figure in a table: `scale` turns the stored value into `unit`.
+
+    `words`: what a sentence calls it, if not by group and label.
+    """
 
     metric: str
     group: str
     label: str
     unit: str
     scale: float = 1.0
+    words: str = ""
 
     @property
     def title(self) -> str:
-        """Group and label, such as `TTFT P90`."""
-        return f"{self.group} {self.label}".strip()
+        """What a sentence or a table of its own calls it, such as `TTFT P90`."""
+        return self.words or f"{self.group} {self.label}".strip()
 
+
+_MIB = 1 / 1024**2
 
 COLUMNS = (
     Column(metric="ttft_p50_s", group="TTFT", label="P50", unit="ms", scale=1e3),
@@ -33,26 +40,48 @@ COLUMNS = (
     Column(metric="ttft_p99_s", group="TTFT", label="P99", unit="ms", scale=1e3),
     Column(metric="tpot_p50_s", group="TPOT", label="P50", unit="ms", scale=1e3),
     Column(metric="tpot_p90_s", group="TPOT", label="P90", unit="ms", scale=1e3),
+    Column(metric="gap_p50_s", group="Chunk gap", label="P50", unit="ms", scale=1e3),
     Column(metric="gap_p99_s", group="Chunk gap", label="P99", unit="ms", scale=1e3),
     Column(metric="e2e_p50_s", group="E2E", label="P50", unit="s"),
     Column(metric="e2e_p90_s", group="E2E", label="P90", unit="s"),
-    Column(metric="output_tokens_per_s", group="Output", label="", unit="tokens/s"),
-    Column(metric="requests_per_s", group="Requests", label="", unit="/s"),
+    Column(
+        metric="output_tokens_per_s",
+        group="Throughput",
+        label="output",
+        unit="tokens/s",
+        words="output tokens/s",
+    ),
+    Column(
+        metric="requests_per_s",
+        group="Throughput",
+        label="requests",
+        unit="/s",
+        words="requests/s",
+    ),
     Column(metric="attainment_ratio", group="SLO", label="attainment", unit="%", scale=100),
-    Column(metric="goodput_rps", group="SLO", label="goodput", unit="/s"),
-    Column(metric="kv_usage_ratio", group="KV use", label="", unit="%", scale=100),
-    Column(metric="waiting", group="Queue", label="", unit="requests"),
+    Column(metric="goodput_rps", group="SLO", label="goodput", unit="/s", words="goodput"),
     Column(metric="error_ratio", group="Errors", label="", unit="%", scale=100),
-    Column(metric="cost_per_mtok", group="Cost", label="", unit="per 1M tokens"),
+    Column(metric="kv_usage_ratio", group="KV use", label="mean", unit="%", scale=100),
+    Column(metric="kv_usage_max_ratio", group="KV use", label="peak", unit="%", scale=100),
+    Column(metric="waiting", group="Queue", label="mean", unit="requests"),
+    Column(metric="waiting_max", group="Queue", label="peak", unit="requests"),
+    Column(metric="engine_rss_bytes", group="Memory", label="engine", unit="MiB", scale=_MIB),
+    Column(metric="gpu_memory_bytes", group="Memory", label="GPU", unit="MiB", scale=_MIB),
+    Column(metric="cost_per_mtok", group="Cost", label="output", unit="per 1M tokens"),
 )
 
 
 def column_of(metric: str) -> Column:
-    """The column of a metric; a plain one for a metric that no table shows."""
+    """The column of a metric; made from its title and unit for one that no table shows."""
     for column in COLUMNS:
         if column.metric == metric:
             return column
-    return Column(metric=metric, group=metric, label="", unit="")
+    known = BY_NAME.get(metric)
+    if known is None:
+        return Column(metric=metric, group=metric, label="", unit="")
+    if known.unit == "ratio":
+        return Column(metric=metric, group=known.title, label="", unit="%", scale=100)
+    return Column(metric=metric, group=known.title, label="", unit=known.unit)
 
 
 def value_text(estimate: Estimate, column: Column) -> str:
@@ -64,11 +93,11 @@ def value_text(estimate: Estimate, column: Column) -> str:
 
 
 def interval_text(estimate: Estimate, column: Column) -> str:
-    """The 95 % interval, such as `10.1 to 12.3`; empty if there is none."""
+    """The 95 % interval, such as `10.1–12.3`; empty if there is none."""
     low, high = estimate.ci_low, estimate.ci_high
     if estimate.value is None or low is None or high is None:
         return ""
-    return f"{number(low * column.scale)} to {number(high * column.scale)}"
+    return f"{number(low * column.scale)}–{number(high * column.scale)}"
 
 
 def missing_text(estimate: Estimate) -> str:

@@ -44,7 +44,9 @@ def cost_section(summary: Summary, slo: SloConf | None) -> CostSection:
     columns = tuple(c for c in COLUMNS if c.group == "Cost" and c.metric in present)
     priced = [c for c in candidates_of(summary) if c.price_per_hour is not None]
     if not priced or not columns:
-        lead = "No price was given for this hardware, so no cost is stated. Give one when measuring:"
+        lead = (
+            "No price was given for this hardware, so no cost is stated. Give one when measuring:"
+        )
         return CostSection(lead=lead, how=_HOW)
     has_slo = slo is not None and slo.name != "none"
     rows = [_row(summary, c, slo if has_slo else None, columns) for c in priced]

@@ -6,18 +6,22 @@ from dataclasses import dataclass
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
+from harness.analysis.frame import Floats
 from harness.analysis.model import Cell, Summary, Workload
 from harness.config import SloConf
 from harness.report.names import candidates_of, workloads_of
 from harness.report.palette import LIMIT, MUTED, Style, style_of
-from harness.report.samples import Array, curve, pooled
+from harness.report.samples import Samples, curve
 from harness.report.svg import drawing, new_figure, to_svg
 from harness.store import StoredRun
 from harness.types import Estimate
 
-_LOG_SPAN = 8.0  # a wider axis than this (last over first) is drawn on a log scale
+_LOG_SPAN = 8.0  # values that span more than this (largest over least) get a log axis
+_NEAR_PX = 14.0  # points nearer than this share one text
+_FAR = 2.0  # a limit beyond this times the largest sample is left out: it would squeeze the curves
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,9 +52,21 @@ def tradeoff_panels(summary: Summary, slo: SloConf | None) -> list[Panel]:
     return panels
 
 
+def _lines(cells: Sequence[Cell]) -> list[list[Cell]]:
+    """Cells of one candidate and scenario together, in order of load."""
+    lines: dict[tuple[str, str], list[Cell]] = {}
+    for cell in cells:
+        lines.setdefault((cell.candidate.key, cell.workload.scenario), []).append(cell)
+    return list(lines.values())
+
+
 def _has(cell: Cell, metric: str) -> bool:
     value = _estimate(cell, metric).value
     return value is not None and math.isfinite(value)
+
+
+def _value(cell: Cell, metric: str) -> float:
+    return _estimate(cell, metric).value or 0.0
 
 
 def _estimate(cell: Cell, metric: str) -> Estimate:
@@ -70,15 +86,14 @@ def _tradeoff(
         axes.set_title(title)
         axes.set_xlabel("output throughput (tokens/s)")
         axes.set_ylabel(f"{label} (ms)")
-        for key, style in styles.items():
-            mine = [c for c in cells if c.candidate.key == key]
-            for scenario in dict.fromkeys(c.workload.scenario for c in mine):
-                points = [c for c in mine if c.workload.scenario == scenario]
-                _line(axes, points, metric, style)
+        lines = _lines(cells)
+        for line in lines:
+            _line(axes, line, metric, styles[line[0].candidate.key])
         _limit(axes, limit_s, horizontal=True)
-        axes.set_ylim(bottom=0)
-        axes.set_xlim(left=0)
-        axes.margins(x=0.12)
+        _scale(axes.yaxis, np.array([_value(c, metric) * 1e3 for c in cells]))
+        axes.set_xlim(0, axes.get_xlim()[1] * 1.14)
+        for number, line in enumerate(lines):
+            _annotate(axes, line, metric, above=number % 2 == 0)
         svg = to_svg(figure, key=f"tradeoff-{metric.replace('_', '-')}", title=title)
     caption = (
         f"Median {label.split(',', maxsplit=1)[0]} in ms over output tokens per second; one point "
@@ -88,11 +103,10 @@ def _tradeoff(
 
 
 def _line(axes: Axes, cells: Sequence[Cell], metric: str, style: Style) -> None:
-    cells = sorted(cells, key=lambda c: _estimate(c, "output_tokens_per_s").value or 0.0)
     x = [_estimate(c, "output_tokens_per_s") for c in cells]
     y = [_estimate(c, metric) for c in cells]
     axes.errorbar(
-        [e.value for e in x],
+        [e.value or 0.0 for e in x],
         [(e.value or 0.0) * 1e3 for e in y],
         xerr=_bars(x, 1.0),
         yerr=_bars(y, 1e3),
@@ -102,13 +116,27 @@ def _line(axes: Axes, cells: Sequence[Cell], metric: str, style: Style) -> None:
         elinewidth=1,
         capsize=2,
     )
-    for cell, at_x, at_y in zip(cells, x, y, strict=True):
+
+
+def _annotate(axes: Axes, cells: Sequence[Cell], metric: str, *, above: bool) -> None:
+    """Write the levels beside their points; points that lie together share one text."""
+    to_display = axes.transData.transform
+    placed: list[tuple[Floats, list[str], tuple[float, float]]] = []
+    for cell in cells:
+        at = (_value(cell, "output_tokens_per_s"), _value(cell, metric) * 1e3)
+        spot = np.asarray(to_display(at))
+        near = next((p for p in placed if np.abs(p[0] - spot).max() < _NEAR_PX), None)
+        if near is None:
+            placed.append((spot, [cell.workload.level], at))
+        else:
+            near[1].append(cell.workload.level)
+    for _, levels, at in placed:
         axes.annotate(
-            cell.workload.level,
-            (at_x.value or 0.0, (at_y.value or 0.0) * 1e3),
-            xytext=(6, -11),
+            ", ".join(levels),
+            at,
+            xytext=(5, 7 if above else -13),
             textcoords="offset points",
-            fontsize=8.5,
+            fontsize=8,
             color=MUTED,
         )
 
@@ -137,16 +165,18 @@ def distribution_panels(
     summary: Summary, runs: Mapping[str, StoredRun], slo: SloConf | None
 ) -> tuple[list[Panel], list[Panel]]:
     """Empirical CDFs of TTFT and of chunk gaps, one panel a workload, one curve a candidate."""
-    ttft, gaps = [], []
+    ttft: list[Panel] = []
+    gaps: list[Panel] = []
+    samples = Samples(runs)
     styles = styles_of(summary)
     for number, workload in enumerate(workloads_of(summary)):
         cells = [c for c in summary.cells if c.workload.key == workload.key]
-        samples = {c.candidate.key: pooled(c, runs) for c in cells}
         named = (
-            (ttft, "TTFT", {k: s[0] for k, s in samples.items()}, slo.ttft_s if slo else None),
-            (gaps, "chunk gap", {k: s[1] for k, s in samples.items()}, None),
+            (ttft, "TTFT", "ttft_s", slo.ttft_s if slo else None),
+            (gaps, "chunk gap", "gaps_s", None),
         )
-        for panels, what, values, limit_s in named:
+        for panels, what, column, limit_s in named:
+            values = {c.candidate.key: samples.pooled(c, column) for c in cells}
             if any(v.size for v in values.values()):
                 key = f"{what.replace(' ', '-').lower()}-{number}"
                 panels.append(_distribution(key, what, workload, values, limit_s, styles))
@@ -157,12 +187,12 @@ def _distribution(
     key: str,
     what: str,
     workload: Workload,
-    samples: Mapping[str, Array],
+    samples: Mapping[str, Floats],
     limit_s: float | None,
     styles: Mapping[str, Style],
 ) -> Panel:
     with drawing():
-        figure, (axes,) = new_figure(height_in=3.0)
+        figure, (axes,) = new_figure(height_in=2.7)
         axes.set_title(workload.label)
         axes.set_xlabel(f"{what} (ms)")
         axes.set_ylabel("share at or below")
@@ -174,8 +204,10 @@ def _distribution(
             axes.axhline(percentile, color=MUTED, linewidth=0.6, linestyle=(0, (1, 3)))
         axes.set_yticks([0, 0.25, 0.5, 0.75, 0.9, 0.99], ["0", ".25", ".5", ".75", ".9", ".99"])
         axes.set_ylim(0, 1.02)
-        _limit(axes, limit_s)
-        _scale(axes, np.concatenate([v[np.isfinite(v)] for v in samples.values()]) * 1e3)
+        seen_ms = np.concatenate([v[np.isfinite(v)] for v in samples.values()]) * 1e3
+        if limit_s is not None and seen_ms.size and limit_s * 1e3 < _FAR * seen_ms.max():
+            _limit(axes, limit_s)
+        _scale(axes.xaxis, seen_ms)
         title = f"Distribution of {what}, {workload.label}"
         svg = to_svg(figure, key=key, title=title)
     counts = " and ".join(f"{v.size:,}" for v in samples.values())
@@ -183,13 +215,21 @@ def _distribution(
     return Panel(svg=svg, caption=caption)
 
 
-def _scale(axes: Axes, values: Array) -> None:
+def _scale(axis: Axis, values: Floats) -> None:
+    """A log axis with plain numbers where the values span much, else one from 0 or near it."""
+    axes = axis.axes
+    is_y = axis is axes.yaxis
     positive = values[values > 0]
-    if not positive.size or positive.max() / positive.min() < _LOG_SPAN:
+    span = positive.max() / positive.min() if positive.size else 1.0
+    if span < _LOG_SPAN:
+        if is_y:
+            axes.set_ylim(0, axes.get_ylim()[1] * 1.1)
         return
-    axes.set_xscale("log")
-    span = positive.max() / positive.min()
+    (axes.set_yscale if is_y else axes.set_xscale)("log")
     subs = (1.0, 2.0, 5.0) if span < 1e3 else (1.0,)  # noqa: PLR2004 (three decades)
-    axes.xaxis.set_major_locator(LogLocator(subs=subs))
-    axes.xaxis.set_minor_locator(NullLocator())
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.set_major_locator(LogLocator(subs=subs))
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    if is_y:
+        low, high = axes.get_ylim()
+        axes.set_ylim(low / 1.3, high * 1.3)

@@ -14,7 +14,9 @@ from harness.types import RunInfo
 
 HIDDEN = "(hidden)"
 # The last word of a name that holds a credential: HF_TOKEN, api_key; not max_tokens.
-_SECRET = re.compile(r"(^|[._-])(api_?key|key|token|secret|password|passwd|authorization)$", re.I)
+_SECRET = re.compile(
+    r"(^|[._-])(api_?key|key|token|secret|password|passwd|authorization)$", re.IGNORECASE
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

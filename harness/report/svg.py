@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from html import escape
+from typing import Any
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
@@ -19,13 +20,13 @@ from matplotlib.figure import Figure
 
 from harness.report.palette import GRID, INK, MUTED, SURFACE, VARIABLES
 
-# Points per inch of an SVG user unit: matplotlib writes 72 to the inch.
-_WIDTH_IN = 5.4
-_RC = {
+# 331 SVG units wide: near the width of a phone, so that its text keeps its size there.
+_WIDTH_IN = 4.6
+_RC: Any = {
     "svg.fonttype": "none",
     "svg.hashsalt": "bakeoff",
     "font.family": "sans-serif",
-    "font.size": 10,
+    "font.size": 9.5,
     "text.parse_math": False,
     "text.color": INK,
     "axes.edgecolor": MUTED,
@@ -36,7 +37,7 @@ _RC = {
     "axes.spines.right": False,
     "axes.grid": True,
     "axes.axisbelow": True,
-    "axes.titlesize": 10.5,
+    "axes.titlesize": 10,
     "axes.titleweight": "bold",
     "axes.titlelocation": "left",
     "axes.formatter.useoffset": False,
@@ -66,7 +67,7 @@ def drawing() -> Iterator[None]:
         yield
 
 
-def new_figure(*, rows: int = 1, height_in: float = 3.3) -> tuple[Figure, list[Axes]]:
+def new_figure(*, rows: int = 1, height_in: float = 3.0) -> tuple[Figure, list[Axes]]:
     """A figure of one panel above the other, `rows` of them sharing the time axis."""
     figure = Figure(figsize=(_WIDTH_IN, height_in), layout="constrained", facecolor=SURFACE)
     FigureCanvasSVG(figure)

@@ -36,9 +36,10 @@ class Number:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One candidate at one workload. `swatch` is its position among the candidates."""
+    """One candidate at one workload; `position`: the candidate's place in the legend."""
 
     cell: Cell
+    id: str
     position: int
     is_first: bool
     numbers: tuple[Number, ...]
@@ -101,7 +102,11 @@ def comparison(summary: Summary) -> tuple[tuple[Column, ...], list[Row]]:
         for i, cell in enumerate(cells):
             numbers = tuple(number_of(cell, column) for column in columns)
             position = order[cell.candidate.key]
-            rows.append(Row(cell=cell, position=position, is_first=i == 0, numbers=numbers))
+            rows.append(
+                Row(
+                    cell=cell, id=cell_id(cell), position=position, is_first=i == 0, numbers=numbers
+                )
+            )
     return columns, rows
 
 
@@ -118,9 +123,7 @@ def pair_tables(summary: Summary) -> list[PairTable]:
             if any(v.workload == workload.key for v in mine)
         )
         columns = tuple(column_of(name) for name in names)
-        tables.append(
-            PairTable(a=labels.get(a, a), b=labels.get(b, b), columns=columns, rows=rows)
-        )
+        tables.append(PairTable(a=labels.get(a, a), b=labels.get(b, b), columns=columns, rows=rows))
     return tables
 
 
@@ -130,7 +133,7 @@ def _verdict_cell(verdicts: Sequence[Verdict], workload: str, metric: str) -> Ve
         return VerdictCell(kind=None)
     interval = ""
     if v.ci_low is not None and v.ci_high is not None:
-        interval = f"{number(v.ci_low)} to {number(v.ci_high)}"
+        interval = f"{number(v.ci_low)}–{number(v.ci_high)}"
     note = v.reason
     if v.kind is VerdictKind.INCONCLUSIVE and v.runs_needed is not None:
         note = f"needs about {v.runs_needed} blocks, has {v.blocks}"

@@ -3,8 +3,8 @@
 Light on purpose: no pandas, matplotlib or jinja2.
 """
 
-from collections import Counter
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 
 from rich.table import Table
 
@@ -26,7 +26,6 @@ def verdict_lines(summary: Summary, slo: SloConf | None = None) -> list[str]:
 
 
 def _who_wins(summary: Summary, slo: SloConf | None) -> str:
-    labels = candidate_labels(summary)
     measured = {c.candidate.key for c in summary.cells}
     if not measured:
         return f"No run gave figures: {len(summary.failed)} failed; the reasons stand below."
@@ -35,7 +34,7 @@ def _who_wins(summary: Summary, slo: SloConf | None) -> str:
     elif not leaders(summary):
         text = _no_winner(summary)
     else:
-        text = _winners(summary, labels)
+        text = _winners(summary)
     held = _slo_clause(summary, slo)
     return f"{text} {held}".strip()
 
@@ -64,24 +63,35 @@ def _no_winner(summary: Summary) -> str:
     return f"No winner: of {total} comparisons {same} are equivalent and none shows a difference."
 
 
-def _winners(summary: Summary, labels: dict[str, str]) -> str:
-    wins, names = decided(summary.verdicts), workload_labels(summary)
+def _winners(summary: Summary) -> str:
+    wins, names, labels = decided(summary.verdicts), workload_labels(summary), _labels(summary)
     lead = leaders(summary)
     clauses = []
     for winner in dict.fromkeys(w for w in lead.values() if w is not None):
         places = [key for key, leader in lead.items() if leader == winner]
-        heaviest = [w for w in wins if w.workload == places[-1] and w.winner == winner]
-        facts = " and ".join(win.text() for win in headline(heaviest))
-        rival = labels.get(headline(heaviest)[0].loser, headline(heaviest)[0].loser)
-        where = f"{names[places[-1]]}: {facts}, against {rival}"
-        others = [names[place] for place in places[:-1]]
-        also = f"; also at {', '.join(others)}" if others else ""
-        clauses.append(f"{labels.get(winner, winner)} is better at {where}{also}")
-    mixed = [names[key] for key, leader in lead.items() if leader is None]
+        best = headline([w for w in wins if w.workload == places[-1] and w.winner == winner])
+        facts = " and ".join(win.text() for win in best)
+        clause = f"{labels[winner]} is better at {names[places[-1]]}: {facts}"
+        clauses.append(f"{clause}, against {labels[best[0].loser]}{_also(places[:-1], names)}")
+    mixed = [key for key, leader in lead.items() if leader is None]
     if mixed:
-        clauses.append(f"it depends on the metric at {', '.join(mixed)}")
+        here = [w for w in wins if w.workload == mixed[-1]]
+        sides = [
+            f"{labels[winner]} has {headline([w for w in here if w.winner == winner])[0].text()}"
+            for winner in dict.fromkeys(w.winner for w in here)
+        ]
+        trade = f"at {names[mixed[-1]]} it is a trade: {', '.join(sides)}"
+        clauses.append(trade + _also(mixed[:-1], names))
     text = "; ".join(clauses)
-    return text[0].upper() + text[1:] + "." if text.startswith("it ") else text + "."
+    return text[0].upper() + text[1:] + "." if mixed and len(clauses) == 1 else text + "."
+
+
+def _also(places: Sequence[str], names: Mapping[str, str]) -> str:
+    return f"; likewise at {', '.join(names[place] for place in places)}" if places else ""
+
+
+def _labels(summary: Summary) -> Mapping[str, str]:
+    return defaultdict(lambda: "another candidate", candidate_labels(summary))
 
 
 def _slo_clause(summary: Summary, slo: SloConf | None) -> str:
@@ -149,9 +159,9 @@ def _trust(summary: Summary) -> str:
 
 
 def comparison_table(summary: Summary) -> Table:
-    """The main figures of each candidate at each workload, with 95 % intervals; 100 columns wide."""
+    """The main figures of each candidate at each workload, with intervals, 100 columns wide."""
     table = Table(title=summary.title or None, title_justify="left", header_style="bold")
-    table.add_column("load")
+    table.add_column("load", no_wrap=True)
     table.add_column("candidate", overflow="fold")
     columns = [column_of(metric) for metric in _TABLE_METRICS]
     for column in columns:

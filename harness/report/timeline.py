@@ -6,11 +6,11 @@ import numpy as np
 import pyarrow as pa
 from matplotlib.axes import Axes
 
+from harness.analysis.frame import Floats
 from harness.analysis.model import Candidate, Summary
 from harness.report.figures import Panel, styles_of
 from harness.report.names import candidates_of
 from harness.report.palette import BAND, MUTED, Style
-from harness.report.samples import Array
 from harness.report.svg import drawing, new_figure, to_svg
 from harness.store import StoredRun
 from harness.types import Level
@@ -46,7 +46,7 @@ def _panel(key: str, candidate: Candidate, run: StoredRun, style: Style) -> Pane
     table = run.engine_samples()
     has_kv = table["kv_usage_ratio"].null_count < table.num_rows
     with drawing():
-        figure, axes = new_figure(rows=2 if has_kv else 1, height_in=3.8 if has_kv else 2.6)
+        figure, axes = new_figure(rows=2 if has_kv else 1, height_in=3.6 if has_kv else 2.3)
         axes[0].set_title(candidate.label)
         axes[0].set_ylabel("requests")
         _trace(axes[0], table, "running", style.color, "-")
@@ -62,7 +62,8 @@ def _panel(key: str, candidate: Candidate, run: StoredRun, style: Style) -> Pane
         svg = to_svg(figure, key=key, title=title)
     kv = "and the share of the KV pool in use" if has_kv else "(the engine does not tell KV use)"
     caption = (
-        f"Requests running (solid) and waiting (dashed) {kv}, run {run.info.run_id}; shaded: measured windows. "
+        f"Requests running (solid) and waiting (dashed) {kv}; shaded: "
+        f"measured windows. Run {run.info.run_id}. "
         "A queue that grows through a window means overload."
     )
     return Panel(svg=svg, caption=caption)
@@ -91,7 +92,7 @@ def _trace(
     )
 
 
-def _floats(table: pa.Table, column: str) -> Array:
+def _floats(table: pa.Table, column: str) -> Floats:
     return np.asarray(table[column].to_numpy(zero_copy_only=False), dtype=np.float64)
 
 
@@ -107,6 +108,6 @@ def _levels(axes: Sequence[Axes], levels: Sequence[Level]) -> None:
             textcoords="offset points",
             ha="center",
             va="top",
-            fontsize=8.5,
+            fontsize=8,
             color=MUTED,
         )

@@ -1,0 +1,43 @@
+# Two commands: `make demo` and `make test`. Needs Python 3.11 or newer, make, and a package index.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: demo test check fix bench env dev clean
+.DEFAULT_GOAL := demo
+
+$(BIN)/bakeoff: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --editable .
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml $(BIN)/bakeoff
+	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
+	$(BIN)/python -m pip install --quiet --group dev
+	@touch $@
+
+env: $(BIN)/bakeoff ## the environment to use bakeoff
+dev: $(VENV)/.dev ## the environment to work on bakeoff
+
+demo: env ## a small real sweep, a verdict, reports/demo.html
+	$(BIN)/bakeoff demo
+
+test: dev ## every test, the end-to-end test on the real engine included
+	$(BIN)/python -m pytest
+
+check: dev ## format, lint, types, tests
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest
+
+fix: dev ## format, and mend what ruff can mend
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: dev ## how truthful and how fast we are; ratios and errors, no tests
+	$(BIN)/python benchmarks/bench_cli.py
+	$(BIN)/python benchmarks/bench_truth.py 16 64 256
+
+clean:
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache

@@ -1,0 +1,77 @@
+"""llama.cpp's server: the one inside the xllamacpp wheel, or a `llama-server` binary.
+
+Both take the same flags and speak the same wire (tried with b11434).
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from adapters.diagnosis import diagnose
+from adapters.llamacpp_figures import FAILURES, LOG_PREFIX, identity, sample
+from adapters.llamacpp_launch import check_args, serve_spec
+from adapters.openai_compatible import OpenAICompatible, get, post
+from harness.adapter import TOKENIZE_PROBE, ServeContext, ServeSpec
+from harness.config import EngineConf, ModelConf
+from harness.types import (
+    Capabilities,
+    Diagnosis,
+    EngineIdentity,
+    EngineSample,
+    HttpCall,
+    Provenance,
+    Request,
+)
+
+
+class LlamaCppAdapter(OpenAICompatible):
+    """llama.cpp. `engine.args.binary`: a llama-server to use in place of the wheel's.
+
+    The context is divided: each of `max_running` slots has `max_model_len` tokens of its own, so
+    no request can take another's (a shared pool fails all of them when it is full).
+    """
+
+    name = "llamacpp"
+    capabilities = Capabilities(
+        forced_length=True,
+        token_id_prompts=True,
+        usage_in_stream=True,
+        kv_metric=Provenance.DERIVED,
+        prefix_cache_off=True,
+        tokenize_route=True,
+        metrics=True,
+    )
+    sample_probes = ("metrics", "slots")
+    identity_probes = ("props",)
+
+    def __init__(self, engine: EngineConf, model: ModelConf) -> None:
+        super().__init__(engine, model)
+        check_args(engine)
+        tokenize = {"content": TOKENIZE_PROBE, "add_special": False}
+        self.probes: Mapping[str, HttpCall] = {
+            **{name: get(f"/{name}") for name in ("health", "metrics", "slots", "props")},
+            "models": get("/v1/models"),
+            "tokenize": post("/tokenize", tokenize),
+        }
+
+    def serve(self, conf: EngineConf, model: ModelConf, ctx: ServeContext) -> ServeSpec:
+        """The wheel's server or the binary, with every setting said."""
+        return serve_spec(conf, model, ctx)
+
+    def _extras(self) -> dict[str, Any]:
+        return {"ignore_eos": True, "cache_prompt": self._engine.prefix_cache}
+
+    def _sampling(self, request: Request) -> dict[str, Any]:
+        unfiltered = {"top_k": 0, "min_p": 0.0} if request.temperature > 0 else {}
+        return super()._sampling(request) | unfiltered
+
+    def engine_sample(self, bodies: Mapping[str, bytes]) -> EngineSample:
+        """From `/metrics`; the KV usage is derived from `/slots`."""
+        return sample(bodies.get("metrics", b""), bodies.get("slots", b""))
+
+    def identity(self, bodies: Mapping[str, bytes]) -> EngineIdentity:
+        """From `/props`."""
+        return identity(bodies.get("props", b""))
+
+    def diagnose(self, log_tail: str) -> Diagnosis | None:
+        """See `harness.adapter.Adapter`."""
+        return diagnose(log_tail, FAILURES, LOG_PREFIX)

@@ -1,0 +1,103 @@
+"""Prometheus text to figures, tolerant of versions.
+
+Several names for one figure, lines that do not parse, `-nan`, several engines behind one address:
+all are met in the field. What is not there is None, never 0.
+"""
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.samples import Sample
+
+from harness.types import EngineSample, Provenance
+
+# EngineSample field: names, the newest first. Sources: the engines' /metrics, one prefix each.
+_SUMS: Mapping[str, tuple[str, ...]] = {
+    "running": (
+        "vllm:num_requests_running",
+        "sglang:num_running_reqs",
+        "sglang_num_running_reqs",
+        "llamacpp:requests_processing",
+        "tgi_batch_current_size",
+    ),
+    "waiting": (
+        "vllm:num_requests_waiting",
+        "sglang:num_queue_reqs",
+        "sglang_num_queue_reqs",
+        "llamacpp:requests_deferred",
+        "tgi_queue_size",
+    ),
+    "prompt_tokens_total": (
+        "vllm:prompt_tokens_total",
+        "sglang:prompt_tokens_total",
+        "tgi_request_input_length_sum",
+    ),
+    "generation_tokens_total": (
+        "vllm:generation_tokens_total",
+        "sglang:generation_tokens_total",
+        "llamacpp:tokens_predicted_total",
+        "tgi_request_generated_tokens_sum",
+    ),
+    "prefix_cached_tokens_total": (
+        "vllm:prefix_cache_hits_total",
+        "vllm:gpu_prefix_cache_hits_total",
+        "llamacpp:prompt_tokens_cached_total",
+    ),
+    "preemptions_total": ("vllm:num_preemptions_total",),
+}
+_KV_USAGE = (
+    "vllm:kv_cache_usage_perc",
+    "vllm:gpu_cache_usage_perc",
+    "sglang:token_usage",
+    "sglang_token_usage",
+)
+
+
+class Metrics:
+    """One scrape. Series are looked up by the printed name; those of other engines are summed."""
+
+    def __init__(self, body: bytes) -> None:
+        self._values: dict[str, list[float]] = {}
+        for sample in _samples(body.decode(errors="replace")):
+            if math.isfinite(sample.value):
+                self._values.setdefault(sample.name, []).append(sample.value)
+
+    def total(self, *names: str) -> float | None:
+        """The sum over all series of the first of these names that is there."""
+        return next((sum(self._values[name]) for name in names if name in self._values), None)
+
+    def mean(self, *names: str) -> float | None:
+        """The mean over all series of the first of these names that is there."""
+        found = next((self._values[name] for name in names if name in self._values), None)
+        return sum(found) / len(found) if found else None
+
+
+def _samples(text: str) -> Iterator[Sample]:
+    # without the TYPE lines the parser keeps printed names; with them it adds `_total` to some
+    lines = [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
+    try:
+        yield from _parsed("\n".join(lines))
+    except ValueError:
+        for line in lines:
+            try:
+                yield from _parsed(line)
+            except ValueError:
+                continue  # one bad line must not cost the scrape
+
+
+def _parsed(text: str) -> list[Sample]:
+    return [s for family in text_string_to_metric_families(text + "\n") for s in family.samples]
+
+
+def known_sample(body: bytes) -> EngineSample:
+    """The sample of any engine whose names are known here; all None for others."""
+    metrics = Metrics(body)
+    usage = metrics.mean(*_KV_USAGE)
+    figures: dict[str, Any] = {name: metrics.total(*names) for name, names in _SUMS.items()}
+    return EngineSample(
+        **figures,
+        kv_usage_ratio=usage,
+        kv_provenance=Provenance.NOT_EXPOSED if usage is None else Provenance.MEASURED,
+    )

@@ -1,0 +1,123 @@
+"""The base of every adapter that speaks the OpenAI wire; a subclass adds what its engine has."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from adapters.failures import json_value
+from adapters.openai_wire import OpenAIDecoder
+from harness.adapter import Decoder, ServeContext, ServeSpec
+from harness.config import EngineConf, ModelConf, Route
+from harness.errors import ConfigError
+from harness.types import (
+    Capabilities,
+    Diagnosis,
+    EngineIdentity,
+    EngineSample,
+    HttpCall,
+    Provenance,
+    Request,
+    ResponseHead,
+)
+
+PATHS = {Route.COMPLETIONS: "/v1/completions", Route.CHAT: "/v1/chat/completions"}
+JSON_HEADERS = {"content-type": "application/json"}
+
+
+def post(path: str, body: object) -> HttpCall:
+    """A POST of a JSON body."""
+    return HttpCall(path=path, headers=JSON_HEADERS, body=msgspec.json.encode(body))
+
+
+def get(path: str) -> HttpCall:
+    """A GET."""
+    return HttpCall(method="GET", path=path)
+
+
+class OpenAICompatible:
+    """An engine with `/v1/completions` and `/v1/chat/completions`.
+
+    Every request names its sampling and its length: engines' own defaults differ. Greedy at
+    temperature 0; above it, unfiltered sampling with the request's seed.
+    """
+
+    name = "openai"
+    capabilities = Capabilities(
+        forced_length=False,
+        token_id_prompts=False,
+        usage_in_stream=True,
+        kv_metric=Provenance.NOT_EXPOSED,
+        prefix_cache_off=False,
+        tokenize_route=False,
+        metrics=False,
+    )
+    probes: Mapping[str, HttpCall]
+    sample_probes: tuple[str, ...] = ()
+    identity_probes: tuple[str, ...] = ("models",)
+
+    def __init__(self, engine: EngineConf, model: ModelConf) -> None:
+        self._engine = engine
+        self._model = model
+        self.probes = {"models": get("/v1/models")}
+
+    @property
+    def _served_name(self) -> str:
+        return self._model.served_name or self._model.name
+
+    def serve(self, conf: EngineConf, model: ModelConf, ctx: ServeContext) -> ServeSpec:
+        """Not possible for a server that we only attach to."""
+        del model, ctx
+        raise ConfigError(
+            f"launch.mode=process: engine={conf.name} is not started by bakeoff; start it yourself "
+            "and give launch=attach launch.base_url=http://127.0.0.1:PORT"
+        )
+
+    def encode(self, request: Request) -> HttpCall:
+        """See `harness.adapter.Adapter`."""
+        body: dict[str, Any] = {"model": self._served_name}
+        if self._engine.route is Route.CHAT:
+            body["messages"] = [{"role": "user", "content": request.prompt}]
+        else:
+            body["prompt"] = request.prompt
+        body |= {"max_tokens": request.max_output_tokens, "stream": True}
+        body |= {"stream_options": {"include_usage": True}}
+        body |= self._sampling(request) | self._extras()
+        body = {key: value for key, value in body.items() if value is not None}
+        return post(PATHS[self._engine.route], body)
+
+    def _sampling(self, request: Request) -> dict[str, Any]:
+        if request.temperature == 0:
+            return {"temperature": 0.0}
+        return {"temperature": request.temperature, "top_p": 1.0, "seed": request.seed}
+
+    def _extras(self) -> dict[str, Any]:
+        """Further fields of the body; None takes a field out."""
+        return {}
+
+    def decoder(self, head: ResponseHead) -> Decoder:
+        """See `harness.adapter.Adapter`."""
+        return OpenAIDecoder(head)
+
+    def engine_sample(self, bodies: Mapping[str, bytes]) -> EngineSample:
+        """Nothing: the OpenAI wire has no metrics."""
+        del bodies
+        return EngineSample()
+
+    def identity(self, bodies: Mapping[str, bytes]) -> EngineIdentity:
+        """The served model and, where the server adds it, the longest sequence."""
+        value = json_value(bodies.get("models", b""))
+        data = value.get("data") if isinstance(value, dict) else None
+        models = [m for m in data if isinstance(m, dict)] if isinstance(data, list) else []
+        named = [m for m in models if m.get("id") == self._served_name] or models
+        first = named[0] if named else {}
+        model, limit = first.get("id"), first.get("max_model_len")
+        return EngineIdentity(
+            model=model if isinstance(model, str) else None,
+            max_model_len_tokens=limit if isinstance(limit, int) else None,
+        )
+
+    def diagnose(self, log_tail: str) -> Diagnosis | None:
+        """Nothing: the log of a server that we attach to is not ours."""
+        del log_tail
+        return None

@@ -1,0 +1,201 @@
+"""From stored runs to the summary that report, recommender and comparison read.
+
+Everything is computed once, here; readers get plain values and no frames.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from harness.analysis.candidates import candidate_of, label_apart, workload_of
+from harness.analysis.cell_doubts import cell_doubts, is_invalid, run_level_doubts
+from harness.analysis.compare import compare_all
+from harness.analysis.estimates import cell_figures
+from harness.analysis.frame import request_frame, sample_frame
+from harness.analysis.model import Candidate, Cell, FailedRun, Summary, Workload
+from harness.analysis.validity import view_doubts
+from harness.analysis.views import LevelView, level_view, slo_of
+from harness.config import SloConf
+from harness.errors import StoreFormatError
+from harness.store import StoredRun
+from harness.types import Doubt, EngineSample, HostSample, Outcome, Severity
+
+_MEASURED = (Outcome.OK, Outcome.INVALID)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Piece:
+    """One level of one run, on its way into a cell."""
+
+    run: StoredRun
+    workload: Workload
+    view: LevelView
+    doubts: tuple[Doubt, ...]
+
+
+def summarise(
+    runs: Sequence[StoredRun], *, slo: SloConf | None = None, doubts: Sequence[Doubt] = ()
+) -> Summary:
+    """Summarise runs: cells, verdicts, failures and doubts.
+
+    `slo`: judge all runs by it; None: each by the one it was configured with. `doubts`: what
+    opening the store found. Of runs with equal content the newest that was measured counts.
+    A run that is not valid is left out of its cell if others are; a cell without a valid run
+    keeps an INVALID doubt and gets no verdict.
+    """
+    kept, notes = _newest(runs)
+    labelled = label_apart([candidate_of(run.info) for run in kept])
+    pieces: list[_Piece] = []
+    failed: list[FailedRun] = []
+    for run in kept:
+        candidate = labelled[candidate_of(run.info).key]
+        if run.info.outcome not in _MEASURED or not run.info.levels:
+            failed.append(_failed(run, candidate))
+            continue
+        try:
+            pieces += _pieces(run, slo)
+        except StoreFormatError as error:
+            notes.append(_damaged(run, error))
+    cells = _cells(pieces, labelled)
+    infos = {run.info.run_id: run.info for run in kept}
+    workloads = dict.fromkeys(cell.workload.key for cell in cells)
+    verdicts = [
+        verdict
+        for key in workloads
+        for verdict in compare_all([c for c in cells if c.workload.key == key], runs=infos)
+    ]
+    return Summary(
+        title=", ".join(sorted({run.folder.parent.name for run in kept})),
+        cells=tuple(cells),
+        verdicts=tuple(verdicts),
+        failed=tuple(failed),
+        doubts=(*doubts, *notes),
+        runs=infos,
+    )
+
+
+def _newest(runs: Sequence[StoredRun]) -> tuple[list[StoredRun], list[Doubt]]:
+    """Of each content the newest run that was measured; a doubt for each of the others."""
+    groups: dict[str, list[StoredRun]] = {}
+    for run in runs:
+        groups.setdefault(run.info.content_hash or run.info.run_id, []).append(run)
+    kept: list[StoredRun] = []
+    notes: list[Doubt] = []
+    for group in groups.values():
+        best = max(group, key=_freshness)
+        kept.append(best)
+        notes += [_superseded(run, best) for run in group if run is not best]
+    return kept, notes
+
+
+def _freshness(run: StoredRun) -> tuple[bool, bool, str, str]:
+    info = run.info
+    ended = info.ended_at or ""
+    return info.outcome is Outcome.OK, info.outcome in _MEASURED, ended, info.run_id
+
+
+def _superseded(run: StoredRun, by: StoredRun) -> Doubt:
+    return Doubt(
+        code="superseded",
+        what=f"run {run.info.run_id} measured the same as {by.info.run_id} and is left out",
+        advice="nothing to do; move the older folder away to be rid of this note",
+        severity=Severity.NOTE,
+        where=run.info.run_id,
+    )
+
+
+def _damaged(run: StoredRun, error: StoreFormatError) -> Doubt:
+    return Doubt(
+        code="damaged_run",
+        what=str(error),
+        advice="move the folder away; the run will be measured again",
+        where=run.folder.name,
+    )
+
+
+def _failed(run: StoredRun, candidate: Candidate) -> FailedRun:
+    info = run.info
+    invalid = [doubt.what for doubt in info.doubts if doubt.severity is Severity.INVALID]
+    reason = info.diagnosis or "; ".join(invalid) or f"the run ended as {info.outcome.value}"
+    scenario = info.config.get("scenario") or {}
+    return FailedRun(
+        run_id=info.run_id,
+        candidate=candidate,
+        scenario=str(scenario.get("name", "")),
+        outcome=info.outcome,
+        reason=reason,
+    )
+
+
+def _pieces(run: StoredRun, slo: SloConf | None) -> list[_Piece]:
+    info = run.info
+    frame = request_frame(run)
+    engine = sample_frame(run.engine_samples(), EngineSample)
+    host = sample_frame(run.host_samples(), HostSample)
+    candidate = candidate_of(info)
+    views = [
+        level_view(
+            frame,
+            level,
+            engine=engine,
+            host=host,
+            slo=slo if slo is not None else slo_of(info),
+            price_per_hour=candidate.price_per_hour,
+            time_to_ready_s=info.time_to_ready_s,
+        )
+        for level in info.levels
+    ]
+    found = run_level_doubts(info, view_doubts(info, frame, views))
+    return [
+        _Piece(
+            run=run,
+            workload=workload_of(info, view.level),
+            view=view,
+            doubts=tuple(one for one in found if one.where in ("", view.level.name)),
+        )
+        for view in views
+    ]
+
+
+def _cells(pieces: Sequence[_Piece], labelled: dict[str, Candidate]) -> list[Cell]:
+    groups: dict[tuple[str, str], list[_Piece]] = {}
+    for piece in pieces:
+        key = candidate_of(piece.run.info).key
+        groups.setdefault((key, piece.workload.key), []).append(piece)
+    cells = [_cell(labelled[key], group) for (key, _), group in groups.items()]
+    return sorted(cells, key=lambda cell: (_order(cell.workload), cell.candidate.label))
+
+
+def _order(workload: Workload) -> tuple[str, tuple[int, int], tuple[int, int], bool, float, str]:
+    load = workload.users if workload.closed else workload.rate_rps
+    lengths = workload.input_tokens, workload.output_tokens
+    return workload.scenario, *lengths, not workload.closed, float(load or 0), workload.level
+
+
+def _cell(candidate: Candidate, group: Sequence[_Piece]) -> Cell:
+    ordered = sorted(group, key=lambda p: (p.run.folder.parent.name, p.run.info.block))
+    valid = [piece for piece in ordered if not is_invalid(piece.doubts)]
+    used = valid or ordered
+    figures = cell_figures([piece.view for piece in used])
+    measured = [piece.view.measured for piece in used]
+    estimates = {name: estimate for name, (estimate, _) in figures.items()}
+    return Cell(
+        candidate=candidate,
+        workload=used[0].workload,
+        run_ids=tuple(piece.run.info.run_id for piece in used),
+        blocks=tuple(piece.run.info.block for piece in used),
+        sweeps=tuple(piece.run.folder.parent.name for piece in used),
+        n=sum(len(rows) for rows in measured),
+        n_ok=sum(int(rows["is_ok"].sum()) for rows in measured),
+        n_failed=sum(int(rows["is_failed"].sum()) for rows in measured),
+        n_censored=sum(int(rows["is_censored"].sum()) for rows in measured),
+        metrics=estimates,
+        per_run={name: per_run for name, (_, per_run) in figures.items()},
+        doubts=cell_doubts(
+            {piece.run.info.run_id: piece.doubts for piece in used},
+            left_out={p.run.info.run_id: p.doubts for p in ordered if p not in used},
+            metrics=estimates,
+            rates=figures["output_tokens_per_s"][1],
+        ),
+        emulated=used[0].run.info.emulated,
+        measured_at=max(piece.run.info.started_at for piece in used),
+    )

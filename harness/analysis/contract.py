@@ -1,0 +1,125 @@
+"""The comparability contract: what must be equal before two cells may be ranked.
+
+MUST: a difference forbids a verdict. REPORT: it is the subject, or worth saying beside one.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from harness.analysis.facts import machine_of, model_sha256, setting, tokenizer_sha256
+from harness.analysis.model import Cell
+from harness.types import RunInfo
+
+_TOKENS_TOLERANCE = 0.02  # realised lengths may differ by 2 %
+_CHUNK_TOLERANCE = 0.05  # tokens a chunk may differ by 5 % before chunk gaps stop being alike
+_SHOWN = 60
+
+
+class Rule(StrEnum):
+    """What a difference means."""
+
+    MUST = "must match"
+    REPORT = "report"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mismatch:
+    """One thing in which two cells differ, as text on either side."""
+
+    name: str
+    rule: Rule
+    a: str
+    b: str
+
+    @property
+    def text(self) -> str:
+        """Such as `route: completions against chat`."""
+        return f"{self.name}: {self.a} against {self.b}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Field:
+    name: str
+    rule: Rule
+    of: Callable[[RunInfo], Any]
+
+
+def _of(path: str) -> Callable[[RunInfo], Any]:
+    return lambda info: setting(info, path)
+
+
+_FIELDS = (
+    _Field(name="emulated", rule=Rule.MUST, of=lambda info: info.emulated),
+    _Field(name="schema version", rule=Rule.MUST, of=lambda info: info.schema_version),
+    _Field(name="CPU", rule=Rule.MUST, of=lambda info: machine_of(info).cpu_model),
+    _Field(name="CPU cores", rule=Rule.MUST, of=lambda info: machine_of(info).cpu_cores),
+    _Field(name="GPUs", rule=Rule.MUST, of=lambda info: ", ".join(machine_of(info).gpus) or None),
+    _Field(name="model", rule=Rule.MUST, of=lambda info: model_sha256(info) or info.model),
+    _Field(name="tokenizer", rule=Rule.MUST, of=tokenizer_sha256),
+    _Field(name="route", rule=Rule.MUST, of=_of("engine.route")),
+    _Field(name="prefix cache", rule=Rule.MUST, of=_of("engine.prefix_cache")),
+    _Field(name="warm-up", rule=Rule.MUST, of=_of("warmup.mode")),
+    _Field(name="launch", rule=Rule.REPORT, of=_of("launch.mode")),
+    _Field(name="engine version", rule=Rule.REPORT, of=lambda info: info.identity.version),
+    _Field(name="max_running", rule=Rule.REPORT, of=_of("engine.max_running")),
+    _Field(name="max_model_len", rule=Rule.REPORT, of=_of("engine.max_model_len")),
+    _Field(name="threads", rule=Rule.REPORT, of=_of("engine.threads")),
+    _Field(name="price", rule=Rule.REPORT, of=_of("hardware.price.per_hour")),
+)
+
+
+def run_mismatches(a: RunInfo, b: RunInfo) -> tuple[Mismatch, ...]:
+    """In what two runs differ, by their run.json alone; a value that both lack is no difference."""
+    found = []
+    for field in _FIELDS:
+        left, right = field.of(a), field.of(b)
+        if left != right:
+            found.append(_mismatch(field.name, field.rule, left, right))
+    return tuple(found)
+
+
+def mismatches(
+    a: Cell, b: Cell, a_runs: Sequence[RunInfo], b_runs: Sequence[RunInfo]
+) -> tuple[Mismatch, ...]:
+    """In what two cells differ: workload, plan, runs, and the lengths that were realised.
+
+    `a_runs`, `b_runs`: the runs behind each. The plan agrees if any plan was played by both:
+    blocks may each have their own.
+    """
+    found = []
+    if a.workload.key != b.workload.key:
+        found.append(_mismatch("workload", Rule.MUST, a.workload.label, b.workload.label))
+    left, right = {r.plan_hash for r in a_runs}, {r.plan_hash for r in b_runs}
+    if left and right and not left & right:
+        found.append(_mismatch("plan", Rule.MUST, min(left)[:12], min(right)[:12]))
+    if a_runs and b_runs:
+        found += run_mismatches(a_runs[0], b_runs[0])
+    for name, title in (("input_tokens_mean", "input"), ("output_tokens_mean", "output")):
+        found += _unlike(a, b, name, f"realised {title} tokens", _TOKENS_TOLERANCE, Rule.MUST)
+    found += _unlike(a, b, "tokens_per_chunk", "tokens a chunk", _CHUNK_TOLERANCE, Rule.REPORT)
+    return tuple(found)
+
+
+def must_match(found: Sequence[Mismatch]) -> tuple[Mismatch, ...]:
+    """Only those that forbid a verdict."""
+    return tuple(one for one in found if one.rule is Rule.MUST)
+
+
+def _unlike(
+    a: Cell, b: Cell, metric: str, title: str, tolerance: float, rule: Rule
+) -> list[Mismatch]:
+    pair = [cell.metrics[metric].value if metric in cell.metrics else None for cell in (a, b)]
+    left, right = pair
+    if left is None or right is None or abs(left - right) <= tolerance * max(left, right):
+        return []
+    return [_mismatch(title, rule, f"{left:.1f}", f"{right:.1f}")]
+
+
+def _mismatch(name: str, rule: Rule, a: Any, b: Any) -> Mismatch:
+    return Mismatch(name=name, rule=rule, a=_text(a), b=_text(b))
+
+
+def _text(value: Any) -> str:
+    return "unknown" if value is None else str(value)[:_SHOWN]

