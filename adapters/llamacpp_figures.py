@@ -12,6 +12,7 @@ from harness.types import EngineIdentity, EngineSample, Provenance
 
 LOG_PREFIX = r"[\d.]+ [A-Z] (?:\w+ +)?"
 _SMALLER = "lower engine.max_running or engine.max_model_len, or take a smaller model"
+_UNLOADABLE = "the model cannot be loaded: check model.path and the engine's log"
 
 FAILURES = (
     Failure(
@@ -57,10 +58,8 @@ FAILURES = (
         advice="the engine's environment is incomplete: run: bakeoff engines install llamacpp",
     ),
     Failure(pattern=r"failed to download", advice="give the model as a file: model.path"),
-    Failure(
-        pattern=r"failed to load model|error loading model|due to model loading error",
-        advice="the model cannot be loaded: check model.path and the engine's log",
-    ),
+    Failure(pattern=r"failed to load model", advice=_UNLOADABLE),
+    Failure(pattern=r"error loading model|due to model loading error", advice=_UNLOADABLE),
     Failure(
         pattern=r"due to HTTP server error|fatal python error|segmentation fault|GGML_ASSERT",
         advice="see the engine's log",

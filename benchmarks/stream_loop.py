@@ -20,7 +20,8 @@ from stream_wire import (
 )
 
 _IDLE_S = 0.1  # how soon a stop is seen when nothing happens
-_SPIN_S = 0.0002  # nearer than this to a due event the loop polls without sleeping
+_SPIN_S = 20e-6  # nearer than this to a due event the loop polls without sleeping; must be short:
+# a real-time process that never sleeps is stopped for 50 ms a second (Linux's fair server)
 _READS_A_TURN = 4  # then due events are sent, even if many requests wait
 
 

@@ -79,17 +79,24 @@ class Adapter(Protocol):
 
     `probes`: what may be asked beside the load, by name: `health`, `metrics`, `models`,
     `tokenize` (of TOKENIZE_PROBE), `reset_cache` and the engine's own. Without `health` the first
-    real request decides whether the server is ready. `sample_probes` and `identity_probes`: which
-    of them `engine_sample` and `identity` read.
+    real request decides whether the server is ready.
     """
 
     name: str
     capabilities: Capabilities
     probes: Mapping[str, HttpCall]
-    sample_probes: tuple[str, ...]
-    identity_probes: tuple[str, ...]
 
     def __init__(self, engine: EngineConf, model: ModelConf) -> None: ...
+
+    @property
+    def sample_probes(self) -> tuple[str, ...]:
+        """Names of the probes that `engine_sample` reads."""
+        ...
+
+    @property
+    def identity_probes(self) -> tuple[str, ...]:
+        """Names of the probes that `identity` reads."""
+        ...
 
     def serve(self, conf: EngineConf, model: ModelConf, ctx: ServeContext) -> ServeSpec:
         """How to start the server; ConfigError for a setting that the engine cannot take."""

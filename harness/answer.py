@@ -142,3 +142,7 @@ class Answer:
         if source is TokensSource.TOKENIZER and self._count_tokens:
             return self._count_tokens("".join(self._pieces))
         return len(self.chunk_s) if source is TokensSource.CHUNKS else self.usage_tokens
+
+    def counted_tokens(self) -> tuple[int | None, TokensSource | None]:
+        """`output_tokens` and `tokens_source` together."""
+        return self.output_tokens, self.tokens_source

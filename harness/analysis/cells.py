@@ -12,14 +12,13 @@ from harness.analysis.compare import compare_all
 from harness.analysis.estimates import cell_figures
 from harness.analysis.frame import request_frame, sample_frame
 from harness.analysis.model import Candidate, Cell, FailedRun, Summary, Workload
+from harness.analysis.selection import MEASURED, damaged, newest
 from harness.analysis.validity import view_doubts
 from harness.analysis.views import LevelView, level_view, slo_of
 from harness.config import SloConf
 from harness.errors import StoreFormatError
 from harness.store import StoredRun
-from harness.types import Doubt, EngineSample, HostSample, Outcome, Severity
-
-_MEASURED = (Outcome.OK, Outcome.INVALID)
+from harness.types import Doubt, EngineSample, HostSample, Severity
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,19 +41,19 @@ def summarise(
     A run that is not valid is left out of its cell if others are; a cell without a valid run
     keeps an INVALID doubt and gets no verdict.
     """
-    kept, notes = _newest(runs)
+    kept, notes = newest(runs)
     labelled = label_apart([candidate_of(run.info) for run in kept])
     pieces: list[_Piece] = []
     failed: list[FailedRun] = []
     for run in kept:
         candidate = labelled[candidate_of(run.info).key]
-        if run.info.outcome not in _MEASURED or not run.info.levels:
+        if run.info.outcome not in MEASURED or not run.info.levels:
             failed.append(_failed(run, candidate))
             continue
         try:
             pieces += _pieces(run, slo)
         except StoreFormatError as error:
-            notes.append(_damaged(run, error))
+            notes.append(damaged(run, error))
     cells = _cells(pieces, labelled)
     infos = {run.info.run_id: run.info for run in kept}
     workloads = dict.fromkeys(cell.workload.key for cell in cells)
@@ -70,45 +69,6 @@ def summarise(
         failed=tuple(failed),
         doubts=(*doubts, *notes),
         runs=infos,
-    )
-
-
-def _newest(runs: Sequence[StoredRun]) -> tuple[list[StoredRun], list[Doubt]]:
-    """Of each content the newest run that was measured; a doubt for each of the others."""
-    groups: dict[str, list[StoredRun]] = {}
-    for run in runs:
-        groups.setdefault(run.info.content_hash or run.info.run_id, []).append(run)
-    kept: list[StoredRun] = []
-    notes: list[Doubt] = []
-    for group in groups.values():
-        best = max(group, key=_freshness)
-        kept.append(best)
-        notes += [_superseded(run, best) for run in group if run is not best]
-    return kept, notes
-
-
-def _freshness(run: StoredRun) -> tuple[bool, bool, str, str]:
-    info = run.info
-    ended = info.ended_at or ""
-    return info.outcome is Outcome.OK, info.outcome in _MEASURED, ended, info.run_id
-
-
-def _superseded(run: StoredRun, by: StoredRun) -> Doubt:
-    return Doubt(
-        code="superseded",
-        what=f"run {run.info.run_id} measured the same as {by.info.run_id} and is left out",
-        advice="nothing to do; move the older folder away to be rid of this note",
-        severity=Severity.NOTE,
-        where=run.info.run_id,
-    )
-
-
-def _damaged(run: StoredRun, error: StoreFormatError) -> Doubt:
-    return Doubt(
-        code="damaged_run",
-        what=str(error),
-        advice="move the folder away; the run will be measured again",
-        where=run.folder.name,
     )
 
 

@@ -57,7 +57,7 @@ _FIELDS = (
     _Field(name="CPU cores", rule=Rule.MUST, of=lambda info: machine_of(info).cpu_cores),
     _Field(name="GPUs", rule=Rule.MUST, of=lambda info: ", ".join(machine_of(info).gpus) or None),
     _Field(name="model", rule=Rule.MUST, of=lambda info: model_sha256(info) or info.model),
-    _Field(name="tokenizer", rule=Rule.MUST, of=tokenizer_sha256),
+    _Field(name="tokenizer file", rule=Rule.REPORT, of=tokenizer_sha256),
     _Field(name="route", rule=Rule.MUST, of=_of("engine.route")),
     _Field(name="prefix cache", rule=Rule.MUST, of=_of("engine.prefix_cache")),
     _Field(name="warm-up", rule=Rule.MUST, of=_of("warmup.mode")),

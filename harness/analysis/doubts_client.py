@@ -77,7 +77,7 @@ def _merged(view: "LevelView") -> Iterator[Doubt]:
     if reads > 0 and merged > _MERGED_TOLERANCE * reads:
         yield Doubt(
             code="merged_reads",
-            what=f"{percent(merged / reads)} of the reads held several token chunks, with one stamp",
+            what=f"{percent(merged / reads)} of the reads held several token chunks",
             advice="do not compare chunk gaps: the engine sends in bursts, or the client was late",
             severity=Severity.NOTE,
             where=view.level.name,

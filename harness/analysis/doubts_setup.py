@@ -1,11 +1,10 @@
 """Doubts that hold for a whole run: how it was set up, and what the engine did beside the plan."""
 
-import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from harness.analysis.facts import fact, machine_of, setting
+from harness.analysis.facts import machine_of, setting
 from harness.types import Clock, Doubt, RunInfo, Severity, TokensSource
 from harness.units import percent
 
@@ -57,10 +56,10 @@ def _kind_of_run(info: RunInfo) -> Iterator[Doubt]:
 
 def _shared_cpu(info: RunInfo) -> Iterator[Doubt]:
     machine = machine_of(info)
-    threads = fact(info, "engine.threads", "engine_threads") or setting(info, "engine.threads")
-    cores = machine.cpu_cores or os.cpu_count() or 1
+    threads = setting(info, "engine.threads")
+    cores = machine.cpu_cores
     is_here = setting(info, "launch.mode", "process") == "process"
-    if is_here and threads is not None and int(threads) + 1 > cores:
+    if is_here and threads is not None and cores is not None and int(threads) + 1 > cores:
         yield Doubt(
             code="cpu_shared",
             what=f"the engine's {threads} threads and the client shared {cores} cores",

@@ -134,7 +134,9 @@ def estimate_percentile(
         return Estimate(value=None)
     raw = float(np.partition(pooled, rank(n, p) - 1)[rank(n, p) - 1])
     n_eff = effective_n([run > raw for run in runs])
-    needed = math.ceil(minimum_n(p, confidence) * n / n_eff)
+    needed = minimum_n(p, confidence)
+    if n >= needed:  # enough if they were independent
+        needed = math.ceil(needed * n / n_eff)
     ranks = order_ranks(math.floor(n_eff + 1e-9), p, confidence)
     if ranks is None and p > _MEDIAN:
         return Estimate(value=None, n=n, n_eff=n_eff, needed=needed)

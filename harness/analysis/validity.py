@@ -5,11 +5,12 @@ inside it.
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from harness.analysis.doubts_client import client_doubts
 from harness.analysis.doubts_load import load_doubts
 from harness.analysis.doubts_setup import setup_doubts
+from harness.store import StoredRun
 from harness.types import Doubt, EngineSample, HostSample, RunInfo
 
 if TYPE_CHECKING:
@@ -18,26 +19,20 @@ if TYPE_CHECKING:
     from harness.analysis.views import LevelView
 
 
-def run_doubts(
-    info: RunInfo,
-    *,
-    requests: Any,
-    engine: Any = (),
-    host: Any = (),
-) -> tuple[Doubt, ...]:
+def run_doubts(run: StoredRun) -> tuple[Doubt, ...]:
     """Every doubt that the run's own figures raise; `where` names the level, or is empty.
 
-    `info`: with `config`, `facts` and `levels` filled. `requests`, `engine`, `host`: the tables
-    of the store, or sequences of Record, EngineSample and HostSample. A doubt of severity
-    INVALID means that the run is no evidence (exit code 3).
+    `run`: its tables are on disk, its `info` has `config`, `facts` and `levels`. A doubt of
+    severity INVALID means that the run is no evidence (exit code 3).
     """
     from harness.analysis.frame import request_frame, sample_frame  # noqa: PLC0415 pandas
     from harness.analysis.views import level_view, slo_of  # noqa: PLC0415 pandas
 
-    frame = request_frame(requests)
-    samples = sample_frame(engine, EngineSample), sample_frame(host, HostSample)
+    info, frame = run.info, request_frame(run)
+    engine = sample_frame(run.engine_samples(), EngineSample)
+    host = sample_frame(run.host_samples(), HostSample)
     views = [
-        level_view(frame, level, engine=samples[0], host=samples[1], slo=slo_of(info))
+        level_view(frame, level, engine=engine, host=host, slo=slo_of(info))
         for level in info.levels
     ]
     return view_doubts(info, frame, views)

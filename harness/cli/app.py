@@ -88,7 +88,9 @@ def recommend(
     objective: Annotated[
         str | None, typer.Option(help="cost, throughput or latency; cost if there is a price.")
     ] = None,
-    input_tokens: Annotated[int | None, typer.Option(help="Longest prompt of the workload.")] = None,
+    input_tokens: Annotated[
+        int | None, typer.Option(help="Longest prompt of the workload.")
+    ] = None,
     output_tokens: Annotated[int | None, typer.Option(help="Longest answer.")] = None,
     as_json: Json = False,
 ) -> int:

@@ -34,8 +34,9 @@ def read_summary(
     folders: Sequence[Path], slo: SloConf | None
 ) -> tuple[Summary, tuple[StoredRun, ...]]:
     """Summary and runs of one or several folders; unreadable runs become doubts."""
-    opened = [open_runs(folder, strict=len(list(folder.glob("run.json"))) > 0)
-              for folder in folders]
+    opened = [
+        open_runs(folder, strict=len(list(folder.glob("run.json"))) > 0) for folder in folders
+    ]
     runs = tuple(run for part in opened for run in part.runs)
     doubts = tuple(doubt for part in opened for doubt in part.doubts)
     if not runs:

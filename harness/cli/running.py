@@ -2,7 +2,7 @@
 
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import FrameType
 
 import msgspec
@@ -10,10 +10,11 @@ from rich.console import Console
 from rich.table import Table
 
 from harness.config import SloConf
-from harness.plan.estimate import SweepEstimate, estimate_sweep
+from harness.plan.estimate import Bounds, PlanEstimate, estimate
 from harness.sweep.hydra_app import run_hydra
 from harness.sweep.run_task import RunTask
 from harness.types import Outcome
+from harness.units import byte_size, count
 
 _UNMEASURED = {Outcome.NOT_READY, Outcome.FAILED}
 
@@ -22,19 +23,25 @@ def _raise_interrupt(_signal: int, _frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
+def interruptible() -> None:
+    """Let SIGTERM end a run as an interrupt does: what was measured is kept."""
+    signal.signal(signal.SIGTERM, _raise_interrupt)
+
+
 def run_sweep(overrides: Sequence[str]) -> int:
     """`bakeoff run`: measure, store, print the verdict; returns the exit code."""
-    signal.signal(signal.SIGTERM, _raise_interrupt)
+    interruptible()
     console = Console(stderr=True)
     task = RunTask(lambda text: console.print(text, style="dim", highlight=False))
     code = run_hydra("bakeoff run", overrides, task)
     if task.sweep is not None:
-        _print_outcomes(console, task)
+        print_outcomes(console, task)
         _print_sweep_verdict(task)
     return code
 
 
-def _print_outcomes(console: Console, task: RunTask) -> None:
+def print_outcomes(console: Console, task: RunTask) -> None:
+    """What was already stored, and each failed job with its reason."""
     assert task.sweep is not None
     stored = len(task.sweep.schedule.stored)
     if stored:
@@ -81,17 +88,33 @@ def show_plan(overrides: Sequence[str], *, as_json: bool) -> int:
     if task.sweep is None:
         return code
     sweep = task.sweep
-    estimate = estimate_sweep([(job.conf, job.plan) for job in sweep.to_measure])
+    expected = estimate([job.conf for job in sweep.to_measure])
     if as_json:
-        print(msgspec.json.encode(estimate).decode())
+        print(msgspec.json.encode(expected).decode())
         return code
     console = Console()
-    console.print(_plan_table(estimate))
+    console.print(_plan_table(expected))
     stored = len(sweep.schedule.stored)
     if stored:
         console.print(f"{stored} runs are stored already and would not be measured again")
     return code
 
 
-def _plan_table(estimate: SweepEstimate) -> Table:
-    raise NotImplementedError(estimate)
+def _plan_table(expected: PlanEstimate) -> Table:
+    table = Table(title="What it will take", title_justify="left")
+    for title in ("", "at least", "at most"):
+        table.add_column(title, justify="left" if not title else "right")
+
+    def row(title: str, bounds: Bounds, show: Callable[[float], str]) -> None:
+        table.add_row(title, show(bounds.low), show(bounds.high))
+
+    jobs = str(expected.jobs)
+    table.add_row("jobs (engine starts)", jobs, jobs)
+    row("requests", expected.requests, lambda value: count(int(value)))
+    row("minutes", expected.minutes, lambda value: f"{value:.1f}")
+    row("disk", expected.disk_bytes, byte_size)
+    for currency, bounds in (expected.money or {}).items():
+        row(f"money, {currency}", bounds, lambda value: f"{value:.2f}")
+    if expected.money is None:
+        table.add_row("money", "-", "no hardware.price")
+    return table

@@ -1,1 +1,1 @@
-"""Engine processes: their environments, start, readiness, telemetry, and a clean end."""
+"""Engines as processes: environments, start, readiness, telemetry, stop, machine facts."""

@@ -1,10 +1,17 @@
 """NVIDIA GPUs through NVML; a machine without one simply has none, and nothing raises."""
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
 import pynvml
+
+from harness.errors import EngineDiedError
+
+RELEASE_SLACK_BYTES = 200_000_000  # other processes' memory moves a little
+RELEASE_TIMEOUT_S = 10.0  # the driver frees a killed process's memory after its end
+POLL_S = 0.2
 
 
 def _ask(question: Callable[..., Any], *args: Any) -> Any:
@@ -67,6 +74,26 @@ class Gpus:
             memory_bytes=sum(used) if used else None,
             power_w=sum(watts) if watts else None,
         )
+
+    def check_released(
+        self, before_bytes: int | None, *, timeout_s: float = RELEASE_TIMEOUT_S
+    ) -> None:
+        """Wait until the memory used is back to `before_bytes` (of `read`), within 200 MB.
+
+        EngineDiedError if it stays taken: the next engine would start beside a ghost.
+        """
+        deadline_s = time.monotonic() + timeout_s
+        while before_bytes is not None:
+            used_bytes = self.read().memory_bytes
+            if used_bytes is None or used_bytes <= before_bytes + RELEASE_SLACK_BYTES:
+                return
+            if time.monotonic() >= deadline_s:
+                raise EngineDiedError(
+                    f"GPU memory: {used_bytes / 1e9:.2f} GB are still in use {timeout_s:g} s after "
+                    f"the engine's end, {before_bytes / 1e9:.2f} GB before its start; "
+                    "find who holds it with nvidia-smi before the next run"
+                )
+            time.sleep(POLL_S)
 
     def facts(self) -> list[dict[str, Any]]:
         """What each GPU is and how it is set, for the record; JSON-able."""

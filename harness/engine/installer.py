@@ -34,8 +34,8 @@ def failure_reason(lines: Sequence[str]) -> str:
             found.append(bare)
     if not starts:
         found = found[-1:]
-    reason = ": ".join(dict.fromkeys([*found[:2], *found[-1:]]))
-    return (reason or "uv said nothing")[:_LONGEST_REASON].rstrip(" .:")
+    reason = ": ".join(dict.fromkeys(part.rstrip(" .:") for part in [*found[:2], *found[-1:]]))
+    return (reason or "uv said nothing")[:_LONGEST_REASON]
 
 
 class Installer:

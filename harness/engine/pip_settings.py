@@ -1,9 +1,9 @@
 """pip's own settings as `uv` flags, so that an engine installs wherever pip itself can.
 
 uv reads none of pip's files or variables; in a closed network they are all there is. The files
-are read here as pip reads them (pip documentation, "Configuration": global, user, site, then
-PIP_CONFIG_FILE, which puts out the user's; section [install] over [global]; environment over all), because pip need not
-be installed beside us.
+are read here as pip reads them, because pip need not be installed beside us (pip documentation,
+"Configuration": global, user, site, then PIP_CONFIG_FILE, which puts out the user's; section
+[install] over [global]; environment over all).
 """
 
 import configparser

@@ -49,7 +49,8 @@ class _Loop:
             try:
                 self._step()
             except Exception as error:  # noqa: BLE001 (whatever it is, the load must go on)
-                self.problems.append(repr(error))
+                if repr(error) not in self.problems:
+                    self.problems.append(repr(error))
             self.own_cpu_s = time.thread_time()
             took_s = time.monotonic() - start_s
             pause_s = min(max(self._interval_s - took_s, took_s / MOST_SHARE), LONGEST_PAUSE_S)
@@ -78,7 +79,7 @@ class Telemetry:
         self._zero_s = zero_s
         self._gpus = Gpus(gpu_indices)
         self._cpu = CpuMeter()
-        self._engine_tree = TreeMeter(process.tree_pids if process else lambda: [])
+        self._engine_tree = TreeMeter(process.tree_pids if process else list)
         self._client_pid: int | None = None
         self._client_tree = TreeMeter(lambda: tree_of(self._client_pid) if self._client_pid else [])
         self._engine_samples: list[EngineSample] = []

@@ -60,7 +60,9 @@ class Player:
 
     def play(self) -> int:
         """Play all levels; returns the exit code: 0, or 6 when the disk refused the journal."""
-        self._journal.append_json(Kind.OPEN, monotonic(), stamps.wall_now(), pid=os.getpid())
+        zero_s = self._job.zero_s
+        zero_wall_s = stamps.wall_now() - (monotonic() - zero_s)
+        self._journal.append_json(Kind.OPEN, zero_s, zero_wall_s, pid=os.getpid())
         self._flusher.start(self._flush)
         with Calls(Path(self._job.calls)) as calls:
             for number, level in enumerate(self._job.levels):

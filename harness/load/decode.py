@@ -5,6 +5,7 @@ Pure after the load: it can be run again on a kept journal when a parser has bee
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -89,10 +90,9 @@ class _Body:
     def feed(self, t_s: float, data: bytes) -> None:
         """Take one read of the socket; the body bytes in it are one read of the answer."""
         self.t_s = t_s
-        try:
+        # the client noted what is not HTTP; the END entry carries the reason
+        with suppress(httptools.HttpParserError, httptools.HttpParserUpgrade):
             self.parser.feed_data(data)
-        except (httptools.HttpParserError, httptools.HttpParserUpgrade):
-            pass  # the client noted it, and the END entry carries the reason
         if self._pieces and self.answer is not None:
             self.answer.feed(t_s, b"".join(self._pieces))
         self._pieces.clear()
@@ -183,7 +183,6 @@ class JournalDecoder:
         end_s = entry.t_s - self._zero_s
         answer = self._finished_answer(request.body, entry.payload.decode(), end_s)
         is_cut = entry.payload.decode() == _CUT_OFF
-        output_tokens, source = answer.counted_tokens()
         planned = self.planned(request.index)
         level = self.levels[request.level]
         due_s = request.due_s - self._zero_s
@@ -200,8 +199,8 @@ class JournalDecoder:
             chunk_tokens=tuple(answer.chunk_tokens),
             stream_end_s=answer.stream_end_s,
             prompt_tokens=answer.prompt_tokens,
-            output_tokens=output_tokens,
-            tokens_source=source,
+            output_tokens=answer.output_tokens,
+            tokens_source=answer.tokens_source,
             planned_input_tokens=planned.input_tokens,
             planned_output_tokens=planned.output_tokens,
             clock=Clock.KERNEL if request.is_kernel else Clock.USER,

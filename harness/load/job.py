@@ -27,8 +27,13 @@ class LevelJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadJob:
-    """Everything the child needs; paths are absolute."""
+    """Everything the child needs; paths are absolute.
 
+    `zero_s`: the run's zero on the monotonic clock, chosen by the parent so that telemetry and
+    load share it.
+    """
+
+    zero_s: float
     host: str
     port: int
     calls: str

@@ -8,7 +8,7 @@ part of what is random (method.md 1.4 and 2). Both limits may be given; the firs
 import math
 import random
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import count, takewhile
 
 from harness.config import LevelConf, Shape
@@ -61,7 +61,7 @@ def _before(
     return takewhile(lambda due: due < duration_s, due_s)
 
 
-def level_due_s(level: LevelConf, seed: str, number: int) -> array[float]:
+def level_due_s(level: LevelConf, seed: str, number: int) -> Sequence[float]:
     """Due times of open level `number` in s from its start, from the stream `arrivals:number`.
 
     Raises:

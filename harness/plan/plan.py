@@ -6,8 +6,7 @@ generator and all its inputs; engine, model file, store and name are not among t
 that share a tokenizer share a plan.
 """
 
-from array import array
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
@@ -61,7 +60,7 @@ class PlannedLevel:
     first_index: int
     count: int
     is_bound: bool
-    due_s: array[float] | None
+    due_s: Sequence[float] | None
     maker: RequestMaker = field(repr=False)
 
     def requests(self, *, shard: int = 0, shards: int = 1) -> Iterator[Request]:

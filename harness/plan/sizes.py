@@ -1,7 +1,7 @@
 """How many requests each level holds; needs neither tokenizer nor prompts."""
 
 import math
-from array import array
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from harness.config import LevelConf, RunConf
@@ -25,7 +25,7 @@ class LevelCount:
     count: int
     is_bound: bool
     span_s: float | None
-    due_s: array[float] | None = None
+    due_s: Sequence[float] | None = None
 
 
 def plan_seed(conf: RunConf) -> str:

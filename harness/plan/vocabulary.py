@@ -61,6 +61,7 @@ def read_vocabulary(path: Path) -> Vocabulary:
     wanted = ("tokenizer.ggml.tokens", "tokenizer.ggml.merges")
     if any(not fields.get(key) for key in wanted):
         return Vocabulary(tokenizer_json=None, reason=f"{path.name}: no tokens or no merges")
+    _check(path, fields)
     adds_bos = fields.get("tokenizer.ggml.add_bos_token", pre == _LLAMA_BPE)
     adds_eos = fields.get("tokenizer.ggml.add_eos_token", False)
     return Vocabulary(
@@ -80,10 +81,23 @@ def _fields(path: Path) -> dict[str, Any]:
             if name.startswith("tokenizer.ggml.")
         }
     except (OSError, ValueError, KeyError, IndexError) as error:
-        raise ConfigError(
-            f"model.path={path}: not a GGUF file that can be read ({error}); "
-            "fetch the model again, or give its tokenizer by model.tokenizer=FILE"
-        ) from error
+        raise _damaged(path, str(error)) from error
+
+
+def _damaged(path: Path, reason: str) -> ConfigError:
+    return ConfigError(
+        f"model.path={path}: not a GGUF file that can be read ({reason}); "
+        "fetch the model again, or give its tokenizer by model.tokenizer=FILE"
+    )
+
+
+def _check(path: Path, fields: dict[str, Any]) -> None:
+    """Raise ConfigError for a vocabulary that was cut short: the reader does not notice."""
+    known = set(fields["tokenizer.ggml.tokens"])
+    for merge in fields["tokenizer.ggml.merges"]:
+        left, _, right = merge.partition(" ")
+        if left not in known or right not in known:
+            raise _damaged(path, f"merge {merge!r} of unknown tokens")
 
 
 def _tokenizer_json(fields: dict[str, Any], pre: str) -> dict[str, Any]:

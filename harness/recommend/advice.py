@@ -67,7 +67,7 @@ def more_blocks(case: Case) -> NextMeasurement:
         why = f"the difference seen would need about {repeats} blocks"
     if repeats is None:
         repeats, why = USUAL_REPEATS, "the difference is smaller than blocks can settle: it is luck"
-    repeats = max(repeats, len(case.common_blocks) + 1)
+    repeats = max(repeats, case.common_blocks + 1)
     contenders = [contender.scored for contender in case.contenders]
     args = level_args(contenders[0], contenders[0].load)
     return NextMeasurement(command=command(case, contenders, *args, f"repeats={repeats}"), why=why)

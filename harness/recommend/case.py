@@ -103,7 +103,7 @@ class Case:
     objective: Objective | None = None
     metric: str | None = None
     picks: list[Pick] = field(default_factory=list)
-    common_blocks: tuple[int, ...] = ()
+    common_blocks: int = 0
     ranking: Ranking | None = None
     status: Status = Status.REFUSED
     best: int | None = None

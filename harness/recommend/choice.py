@@ -11,8 +11,10 @@ from harness.recommend.tree import Answer
 from harness.types import Doubt, Estimate, VerdictKind
 from harness.units import percent
 
-CERTAIN = 0.9  # P(best) that makes a choice; P(within 5 %) that makes a tie
-SMALLEST = 1e-9  # a throughput of 0 has no logarithm
+CHOSEN = 0.975  # P(best): with two contenders, their 95 % interval then excludes no difference
+EQUAL = 0.9  # P(within 5 % of the best) that makes a tie
+
+Place = tuple[str, int]  # a block of a sweep: only there were the contenders started together
 
 
 def objective(case: Case) -> Answer:
@@ -87,14 +89,13 @@ def contenders(case: Case) -> Answer:
 
 def comparable(case: Case) -> Answer:
     """Whether the comparability contract lets them be ranked; branches yes, no."""
-    names = {contender.label for contender in case.contenders}
+    labels = {c.cell.candidate.key: c.label for c in case.contenders}
     workloads = {contender.cell.workload.key for contender in case.contenders}
-    workloads |= {contender.cell.workload.label for contender in case.contenders}
     facts = dict.fromkeys(
-        f"{verdict.a} and {verdict.b}: {verdict.reason}"
+        f"{labels[verdict.a]} and {labels[verdict.b]}: {verdict.reason}"
         for verdict in case.summary.verdicts
         if verdict.kind is VerdictKind.NOT_COMPARABLE
-        and {verdict.a, verdict.b} <= names
+        and {verdict.a, verdict.b} <= set(labels)
         and verdict.workload in workloads
     )
     if facts:
@@ -102,39 +103,35 @@ def comparable(case: Case) -> Answer:
     return Answer(branch="yes", facts=("no part of the comparison contract is broken",))
 
 
-def block_values(case: Case) -> dict[str, dict[int, float]]:
-    """Each contender's objective by block, as a figure where more or less is better.
+def block_values(case: Case) -> list[dict[Place, float]]:
+    """Each contender's objective by block of a sweep, in the order of the contenders.
 
-    Several runs in one block count as one, their mean.
+    Several runs in one block count as one, their mean; a run without the figure is left out.
     """
     assert case.metric is not None
-    table: dict[str, dict[int, float]] = {}
+    table: list[dict[Place, float]] = []
     for contender in case.contenders:
         cell = contender.cell
-        found: dict[int, list[float]] = {}
-        for block, value in zip(cell.blocks, cell.per_run[case.metric], strict=True):
-            if value is not None and math.isfinite(value):
-                found.setdefault(block, []).append(max(value, SMALLEST))
+        found: dict[Place, list[float]] = {}
+        sweeps = cell.sweeps or ("",) * len(cell.blocks)
+        for sweep, block, value in zip(sweeps, cell.blocks, cell.per_run[case.metric], strict=True):
+            if value is not None and math.isfinite(value) and value > 0:
+                found.setdefault((sweep, block), []).append(value)
         price = cell.candidate.price_per_hour if case.goal.name == "cost" else None
-        table[cell.candidate.key] = {
-            block: _goal_value(sum(values) / len(values), price) for block, values in found.items()
-        }
+        means = {place: sum(values) / len(values) for place, values in found.items()}
+        table.append({p: v if price is None else price / v for p, v in means.items()})
     return table
-
-
-def _goal_value(value: float, price_per_hour: float | None) -> float:
-    return value if price_per_hour is None else price_per_hour / value
 
 
 def enough_blocks(case: Case) -> Answer:
     """Whether all contenders share enough blocks to tell luck from skill; branches yes, no."""
     table = block_values(case)
-    shared = sorted(set.intersection(*(set(row) for row in table.values())))
-    case.common_blocks = tuple(shared)
+    shared = sorted(set.intersection(*(set(row) for row in table)))
+    case.common_blocks = len(shared)
     fact = f"{len(shared)} blocks are common to all contenders, at least {MIN_BLOCKS} are needed"
     if len(shared) < MIN_BLOCKS:
         return Answer(branch="no", facts=(fact,))
-    values = [[row[block] for block in shared] for row in table.values()]
+    values = [[row[place] for place in shared] for row in table]
     case.ranking = rank(values, higher_is_better=case.goal.higher_is_better)
     return Answer(branch="yes", facts=(fact,))
 
@@ -150,11 +147,11 @@ def significance(case: Case) -> Answer:
         for i in ranking.order
     )
     case.best = leader
-    near = tuple(i for i in ranking.order if ranking.p_near[i] > CERTAIN)
+    near = tuple(i for i in ranking.order if ranking.p_near[i] > EQUAL)
     if len(near) > 1:
         case.tied = near
         return Answer(branch="tie", facts=facts)
-    return Answer(branch="one" if ranking.p_best[leader] >= CERTAIN else "open", facts=facts)
+    return Answer(branch="one" if ranking.p_best[leader] >= CHOSEN else "open", facts=facts)
 
 
 def chance(probability: float) -> str:

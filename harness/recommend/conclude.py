@@ -93,7 +93,7 @@ def not_comparable(case: Case) -> None:
 
 def too_few_blocks(case: Case) -> None:
     """Without blocks in common, a difference may be luck."""
-    have = len(case.common_blocks)
+    have = case.common_blocks
     names = " and ".join(contender.label for contender in case.contenders)
     case.refuse(
         f"{names} meet the SLO, but share {have} block{'' if have == 1 else 's'}; at least "

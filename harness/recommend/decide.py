@@ -12,7 +12,7 @@ from harness.errors import ConfigError
 from harness.recommend import choice, conclude, scope
 from harness.recommend import slo as slo_test
 from harness.recommend.case import Asked, Case
-from harness.recommend.evidence import evidence_rows
+from harness.recommend.evidence import cited_doubts, evidence_rows
 from harness.recommend.flips import flips
 from harness.recommend.model import Decision, Status, Step
 from harness.recommend.objectives import OBJECTIVES
@@ -137,7 +137,7 @@ def _decision(case: Case, path: tuple[Step, ...]) -> Decision:
         best=case.picks[best] if best is not None and is_answer else None,
         p_best=ranking.p_best[best] if ranking and best is not None else None,
         p_within_5=ranking.p_near[best] if ranking and best is not None else None,
-        blocks=len(case.common_blocks),
+        blocks=case.common_blocks,
         runner_up=runner_up,
         tied=tuple(case.contenders[i].label for i in case.tied),
         evidence=evidence_rows(case),
@@ -147,6 +147,6 @@ def _decision(case: Case, path: tuple[Step, ...]) -> Decision:
         next_measurement=case.next_measurement,
         rules_agree=agree,
         rules_overridden=overridden,
-        doubts=tuple(case.doubts),
+        doubts=(*case.doubts, *cited_doubts(case)),
         refusal=case.refusal,
     )

@@ -1,9 +1,12 @@
 """The evidence table: every cell that bears on the question, and which ones the answer rests on."""
 
+from dataclasses import replace
+
 from harness.recommend.case import Case, Scored
 from harness.recommend.model import Evidence, Tier
 from harness.recommend.objectives import SHOWN
 from harness.recommend.slo import nearest_level
+from harness.types import Doubt, Severity
 
 
 def evidence_rows(case: Case) -> tuple[Evidence, ...]:
@@ -14,6 +17,16 @@ def evidence_rows(case: Case) -> tuple[Evidence, ...]:
         for scored in case.scored
     ]
     return tuple(sorted(rows, key=lambda row: not row.cited))
+
+
+def cited_doubts(case: Case) -> tuple[Doubt, ...]:
+    """What weakens the cells that the contenders are judged by; notes are left to the report."""
+    return tuple(
+        replace(doubt, where=f"{contender.label}, {contender.cell.workload.level}")
+        for contender in case.contenders
+        for doubt in contender.cell.doubts
+        if doubt.severity is not Severity.NOTE
+    )
 
 
 def _cited(case: Case) -> dict[str, set[str]]:

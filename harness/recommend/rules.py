@@ -156,7 +156,7 @@ def _judged(rule: Rule, case: Case) -> Iterator[tuple[bool, RuleNote]]:
     elif wanted and not tried:
         yield False, _note(rule, f"{wanted[0]} was not measured here")
     elif tried and (best == tried[0] or ("order" not in rule.then and best in tried)):
-        yield True, _note(rule, rule.evidence or "measured here as well")
+        yield True, _note(rule, f"{best} was measured here and is named")
     elif tried:
         yield False, _note(rule, f"{tried[0]} was measured here and is not the best")
 

@@ -12,13 +12,15 @@ from harness.recommend.model import Exclusion
 from harness.recommend.tree import Answer
 from harness.types import Doubt, Outcome, Severity
 
+NOT_VALID = "measured, but not valid"
 STALE_DAYS = 180  # method sheet, section 9, row 28
 
 
 def measured(case: Case) -> Answer:
     """Keep what was really measured and is valid for this question; branches yes, no."""
     _leave_out(case, lambda cell: cell.emulated, "emulated runs are never evidence")
-    _leave_out(case, lambda cell: _is_invalid(case, cell), "measured, but not valid")
+    _leave_out(case, _is_invalid, NOT_VALID)
+    _note_invalid_runs(case)
     _note_failures(case)
     scenario = case.asked.scenario
     if scenario is not None:
@@ -47,11 +49,18 @@ def _leave_out(case: Case, is_out: Callable[[Cell], bool], fact: str) -> None:
         )
 
 
-def _is_invalid(case: Case, cell: Cell) -> bool:
-    infos = [case.summary.runs[run] for run in cell.run_ids if run in case.summary.runs]
-    return any(info.outcome is Outcome.INVALID for info in infos) or any(
-        doubt.severity is Severity.INVALID for doubt in cell.doubts
-    )
+def _is_invalid(cell: Cell) -> bool:
+    return any(doubt.severity is Severity.INVALID for doubt in cell.doubts)
+
+
+def _note_invalid_runs(case: Case) -> None:
+    """Runs that the analysis left out of its cells, so that they do not vanish."""
+    used = {run for cell in case.summary.cells for run in cell.run_ids}
+    for run_id, info in case.summary.runs.items():
+        if info.outcome is Outcome.INVALID and run_id not in used:
+            case.excluded.append(
+                Exclusion(candidate=info.engine, fact=NOT_VALID, run_ids=(run_id,), test="measured")
+            )
 
 
 def _note_failures(case: Case) -> None:

@@ -1,5 +1,6 @@
 """A decision for people: the verdict in at most three sentences, its evidence, and its tree."""
 
+from rich.box import SIMPLE
 from rich.markup import escape
 from rich.table import Table
 from rich.tree import Tree
@@ -61,17 +62,20 @@ def flip_words(flip: Flip) -> str:
 
 def evidence_table(decision: Decision) -> Table:
     """Every row of evidence; a star marks what the answer rests on. Fits 100 columns."""
-    table = Table(title="Evidence (* the answer rests on it)", expand=False, width=None)
+    table = Table(
+        title="Evidence (* the answer rests on it)", box=SIMPLE, pad_edge=False, padding=0
+    )
     table.add_column("", width=1)
-    table.add_column("candidate", overflow="fold", max_width=24)
-    table.add_column("load", overflow="fold", max_width=14)
+    table.add_column("candidate", overflow="fold", min_width=9, max_width=26)
+    table.add_column("load", overflow="fold", min_width=8, max_width=18)
     table.add_column("tier")
     table.add_column("blocks", justify="right")
     table.add_column("n", justify="right")
-    table.add_column("good (at least)", justify="right")
+    table.add_column("good", justify="right", no_wrap=True)
+    table.add_column("at least", justify="right", no_wrap=True)
     table.add_column("tokens/s", justify="right")
     table.add_column("TTFT P50", justify="right")
-    table.add_column("date")
+    table.add_column("date", no_wrap=True)
     for row in decision.evidence:
         table.add_row(*_cells(row), style=None if row.cited else "dim")
     return table
@@ -79,7 +83,6 @@ def evidence_table(decision: Decision) -> Table:
 
 def _cells(row: Evidence) -> tuple[str, ...]:
     share = row.attainment
-    good = f"{percent(share.value)} ({percent(share.ci_low)})"
     return (
         "*" if row.cited else "",
         escape(row.candidate),
@@ -87,7 +90,8 @@ def _cells(row: Evidence) -> tuple[str, ...]:
         row.tier.value,
         str(len(set(row.blocks))),
         str(row.n),
-        f"[{FIT_STYLE[row.fit]}]{good}[/]",
+        percent(share.value),
+        f"[{FIT_STYLE[row.fit]}]{percent(share.ci_low)}[/]",
         _figure(row, (GOOD_TOKENS, OUTPUT_TOKENS), ""),
         _figure(row, ("ttft_p50_s",), "s"),
         row.date[:10],

@@ -4,10 +4,10 @@ The page and the terminal both read this table; definitions are those of
 `harness.analysis.metrics.METRICS`.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from harness.analysis.metrics import BY_NAME
+from harness.analysis.model import Summary
 from harness.types import Estimate
 from harness.units import MISSING, count, number
 
@@ -32,6 +32,7 @@ class Column:
         return self.words or f"{self.group} {self.label}".strip()
 
 
+COST = "cost_per_mtok"
 _MIB = 1 / 1024**2
 
 COLUMNS = (
@@ -67,7 +68,7 @@ COLUMNS = (
     Column(metric="waiting_max", group="Queue", label="peak", unit="requests"),
     Column(metric="engine_rss_bytes", group="Memory", label="engine", unit="MiB", scale=_MIB),
     Column(metric="gpu_memory_bytes", group="Memory", label="GPU", unit="MiB", scale=_MIB),
-    Column(metric="cost_per_mtok", group="Cost", label="output", unit="per 1M tokens"),
+    Column(metric=COST, group="Cost", label="output", unit="per 1M tokens"),
 )
 
 
@@ -93,11 +94,12 @@ def value_text(estimate: Estimate, column: Column) -> str:
 
 
 def interval_text(estimate: Estimate, column: Column) -> str:
-    """The 95 % interval, such as `10.1–12.3`; empty if there is none."""
+    """The 95 % interval, low and high parted by a dash; empty if it is none or a point."""
     low, high = estimate.ci_low, estimate.ci_high
     if estimate.value is None or low is None or high is None:
         return ""
-    return f"{number(low * column.scale)}–{number(high * column.scale)}"
+    ends = number(low * column.scale), number(high * column.scale)
+    return "" if ends[0] == ends[1] else f"{ends[0]}–{ends[1]}"
 
 
 def missing_text(estimate: Estimate) -> str:
@@ -107,7 +109,20 @@ def missing_text(estimate: Estimate) -> str:
     return f"needs {count(estimate.needed)}, has {count(estimate.n)}"
 
 
-def used_columns(present: Iterable[str]) -> tuple[Column, ...]:
-    """The columns of the metrics that occur, in table order."""
-    names = set(present)
-    return tuple(column for column in COLUMNS if column.metric in names)
+def used_columns(summary: Summary) -> tuple[Column, ...]:
+    """The columns of the metrics that any cell has, in table order; cost in its currency."""
+    names = {name for cell in summary.cells for name, e in cell.metrics.items() if _is_said(e)}
+    currencies = {cell.candidate.currency or "" for cell in summary.cells} - {""}
+    currency = currencies.pop() if len(currencies) == 1 else ""
+    return tuple(
+        replace(column, unit=f"{currency} {column.unit}".strip())
+        if column.metric == COST
+        else column
+        for column in COLUMNS
+        if column.metric in names
+    )
+
+
+def _is_said(estimate: Estimate) -> bool:
+    """A percentile that is only short of samples is said; what nobody measured is not."""
+    return estimate.value is not None or estimate.n > 0

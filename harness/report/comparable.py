@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from harness.analysis.metrics import LATENCY_MARGIN, THROUGHPUT_MARGIN
 from harness.analysis.model import Summary
-from harness.report.doubts import all_doubts
+from harness.report.doubts import doubt_groups
 from harness.report.names import candidate_labels, candidates_of, workload_labels
 from harness.report.settings import Difference, differences
 from harness.types import Severity, VerdictKind
@@ -15,7 +15,7 @@ _MARGINS = f"{percent(THROUGHPUT_MARGIN)} for throughput, {percent(LATENCY_MARGI
 READING = (
     (
         VerdictKind.BETTER,
-        "The first of the pair is better: the 95 % interval excludes 1, and by enough to matter.",
+        "The first of the pair is better: by enough to matter, and beyond chance (95 %, Holm).",
     ),
     (VerdictKind.WORSE, "The same the other way round: the second of the pair is better."),
     (
@@ -70,8 +70,9 @@ def _refusals(summary: Summary) -> tuple[str, ...]:
         if v.kind is VerdictKind.NOT_COMPARABLE
     ]
     lines += [
-        f"{doubt.what}: {doubt.advice}"
-        for doubt, _ in all_doubts(summary)
-        if doubt.severity is Severity.INVALID
+        f"{what}: {group.advice}"
+        for group in doubt_groups(summary)
+        if group.severity is Severity.INVALID
+        for what, _ in group.found
     ]
     return tuple(dict.fromkeys(lines))

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from harness.analysis.model import Candidate, Cell, Summary
 from harness.config import SloConf
-from harness.report.columns import COLUMNS, Column
+from harness.report.columns import COST, Column, used_columns
 from harness.report.names import candidates_of
 from harness.report.tables import Number, number_of
 from harness.report.text import keeps_slo
@@ -40,8 +40,7 @@ class CostSection:
 
 def cost_section(summary: Summary, slo: SloConf | None) -> CostSection:
     """Cost at the load that is cheapest among those that keep the SLO; all loads without one."""
-    present = {name for cell in summary.cells for name in cell.metrics}
-    columns = tuple(c for c in COLUMNS if c.group == "Cost" and c.metric in present)
+    columns = tuple(column for column in used_columns(summary) if column.metric == COST)
     priced = [c for c in candidates_of(summary) if c.price_per_hour is not None]
     if not priced or not columns:
         lead = (

@@ -1,25 +1,51 @@
 """Every reason to distrust a summary, gathered once for the page and the terminal."""
 
+from collections.abc import Iterator
+from dataclasses import dataclass
+
 from harness.analysis.model import Summary
 from harness.types import Doubt, Severity
 
 _WEIGHT = (Severity.INVALID, Severity.WARN, Severity.NOTE)
 
 
-def all_doubts(summary: Summary) -> list[tuple[Doubt, tuple[str, ...]]]:
-    """Every doubt once, worst first, with the places that it was raised at."""
-    places: dict[tuple[str, str], list[str]] = {}
-    first: dict[tuple[str, str], Doubt] = {}
-    labelled = [(doubt, doubt.where) for doubt in summary.doubts]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DoubtGroup:
+    """Doubts of one kind that call for one action; `found`: what was seen, and where."""
+
+    code: str
+    severity: Severity
+    advice: str
+    found: tuple[tuple[str, tuple[str, ...]], ...]
+
+
+def doubt_groups(summary: Summary) -> list[DoubtGroup]:
+    """Every doubt of the summary, its cells and its runs, once, worst first."""
+    groups: dict[tuple[str, Severity, str], dict[str, dict[str, None]]] = {}
+    for doubt, place in _placed(summary):
+        found = groups.setdefault((doubt.code, doubt.severity, doubt.advice), {})
+        found.setdefault(doubt.what, {})[place] = None
+    return sorted(
+        (
+            DoubtGroup(
+                code=code,
+                severity=severity,
+                advice=advice,
+                found=tuple((what, tuple(filter(None, at))) for what, at in found.items()),
+            )
+            for (code, severity, advice), found in groups.items()
+        ),
+        key=lambda group: _WEIGHT.index(group.severity),
+    )
+
+
+def _placed(summary: Summary) -> Iterator[tuple[Doubt, str]]:
+    for doubt in summary.doubts:
+        yield doubt, doubt.where
     for cell in summary.cells:
         place = f"{cell.candidate.label}, {cell.workload.label}"
-        labelled += [(doubt, doubt.where or place) for doubt in cell.doubts]
+        for doubt in cell.doubts:
+            yield doubt, doubt.where or place
     for run_id, run in summary.runs.items():
-        labelled += [(doubt, doubt.where or run_id) for doubt in run.doubts]
-    for doubt, place in labelled:
-        key = (doubt.code, doubt.what)
-        first.setdefault(key, doubt)
-        if place and place not in places.setdefault(key, []):
-            places[key].append(place)
-    keys = sorted(first, key=lambda key: _WEIGHT.index(first[key].severity))
-    return [(first[key], tuple(places.get(key, []))) for key in keys]
+        for doubt in run.doubts:
+            yield doubt, doubt.where or run_id

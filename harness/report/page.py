@@ -15,13 +15,15 @@ from harness.recommend.model import Decision
 from harness.report.advice import advice
 from harness.report.comparable import READING, comparable
 from harness.report.cost import cost_section
-from harness.report.doubts import all_doubts
-from harness.report.figures import distribution_panels, styles_of, tradeoff_panels
+from harness.report.distributions import distribution_panels
+from harness.report.doubts import doubt_groups
 from harness.report.names import candidates_of
+from harness.report.panel import styles_of
 from harness.report.settings import run_settings
 from harness.report.tables import comparison, pair_tables
 from harness.report.text import verdict_lines
 from harness.report.timeline import timeline_panels
+from harness.report.tradeoff import tradeoff_panels
 from harness.store import StoredRun
 from harness.types import VerdictKind
 from harness.units import count, seconds
@@ -72,7 +74,7 @@ def render(
 
 def _frame(summary: Summary, slo: SloConf | None, decision: Decision | None) -> dict[str, Any]:
     names = ("Answer", "Not decided", "Trust")
-    styles = styles_of(summary)
+    swatches = {key: style.swatch() for key, style in styles_of(summary).items()}
     return {
         "title": summary.title or "Comparison of LLM inference engines",
         "css": (_HERE / "page.css").read_text(encoding="utf-8"),
@@ -82,8 +84,9 @@ def _frame(summary: Summary, slo: SloConf | None, decision: Decision | None) -> 
         "tally": _tally(summary),
         "decision": None if decision is None else advice(decision),
         "candidates": [
-            {"label": c.label, "swatch": styles[c.key].swatch()} for c in candidates_of(summary)
+            {"label": c.label, "swatch": swatches[c.key]} for c in candidates_of(summary)
         ],
+        "swatches": swatches,
         "limits": _limits(slo),
         "run_count": len(summary.runs),
         "definitions": METRICS,
@@ -102,7 +105,7 @@ def _tables(summary: Summary, slo: SloConf | None) -> dict[str, Any]:
         "rows": rows,
         "cost": cost_section(summary, slo),
         "failed": summary.failed,
-        "doubts": all_doubts(summary),
+        "doubts": doubt_groups(summary),
         "settings": run_settings(list(summary.runs.values())),
     }
 

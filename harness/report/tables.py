@@ -47,9 +47,10 @@ class Row:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerdictCell:
-    """One comparison; `kind` None where none was made."""
+    """One comparison; `kind` None where none was made, `winner` the better one's key."""
 
     kind: VerdictKind | None
+    winner: str = ""
     text: str = ""
     interval: str = ""
     note: str = ""
@@ -93,8 +94,7 @@ def _repr(value: float | None) -> str:
 
 def comparison(summary: Summary) -> tuple[tuple[Column, ...], list[Row]]:
     """The columns that carry anything, and a row for each candidate at each workload."""
-    present = {name for cell in summary.cells for name in cell.metrics}
-    columns = used_columns(present)
+    columns = used_columns(summary)
     order = {candidate.key: i for i, candidate in enumerate(candidates_of(summary))}
     rows = []
     for workload in workloads_of(summary):
@@ -137,8 +137,10 @@ def _verdict_cell(verdicts: Sequence[Verdict], workload: str, metric: str) -> Ve
     note = v.reason
     if v.kind is VerdictKind.INCONCLUSIVE and v.runs_needed is not None:
         note = f"needs about {v.runs_needed} blocks, has {v.blocks}"
+    winner = {VerdictKind.BETTER: v.a, VerdictKind.WORSE: v.b}.get(v.kind, "")
     return VerdictCell(
         kind=v.kind,
+        winner=winner,
         text="" if v.ratio is None else f"{number(v.ratio)} ×",
         interval=interval,
         note=note,

@@ -10,10 +10,10 @@ from rich.table import Table
 
 from harness.analysis.model import Cell, Summary
 from harness.config import SloConf
-from harness.report.columns import column_of, interval_text, value_text
-from harness.report.doubts import all_doubts
+from harness.report.columns import Column, column_of, interval_text, value_text
+from harness.report.doubts import doubt_groups
 from harness.report.names import candidate_labels, workload_labels, workloads_of
-from harness.report.winners import decided, headline, leaders
+from harness.report.winners import Win, decided, headline, leaders
 from harness.types import Estimate, Severity, Verdict, VerdictKind
 
 _TABLE_METRICS = ("ttft_p50_s", "ttft_p90_s", "tpot_p50_s", "output_tokens_per_s", "error_ratio")
@@ -69,21 +69,26 @@ def _winners(summary: Summary) -> str:
     clauses = []
     for winner in dict.fromkeys(w for w in lead.values() if w is not None):
         places = [key for key, leader in lead.items() if leader == winner]
-        best = headline([w for w in wins if w.workload == places[-1] and w.winner == winner])
-        facts = " and ".join(win.text() for win in best)
-        clause = f"{labels[winner]} is better at {names[places[-1]]}: {facts}"
-        clauses.append(f"{clause}, against {labels[best[0].loser]}{_also(places[:-1], names)}")
+        here = [w for w in wins if w.workload == places[-1] and w.winner == winner]
+        rival = labels[headline(here)[0].loser]
+        clause = f"{labels[winner]} is better at {names[places[-1]]}: {_facts(here)}"
+        clauses.append(f"{clause}, against {rival}{_also(places[:-1], names)}")
     mixed = [key for key, leader in lead.items() if leader is None]
     if mixed:
         here = [w for w in wins if w.workload == mixed[-1]]
         sides = [
-            f"{labels[winner]} has {headline([w for w in here if w.winner == winner])[0].text()}"
+            f"{labels[winner]} has {_facts([w for w in here if w.winner == winner])}"
             for winner in dict.fromkeys(w.winner for w in here)
         ]
         trade = f"at {names[mixed[-1]]} it is a trade: {', '.join(sides)}"
         clauses.append(trade + _also(mixed[:-1], names))
-    text = "; ".join(clauses)
+    first, said, rest = "; ".join(clauses).partition("95 % interval ")
+    text = first + said + rest.replace("95 % interval ", "")  # said once is enough
     return text[0].upper() + text[1:] + "." if mixed and len(clauses) == 1 else text + "."
+
+
+def _facts(wins: Sequence[Win]) -> str:
+    return " and ".join(win.text() for win in headline(wins))
 
 
 def _also(places: Sequence[str], names: Mapping[str, str]) -> str:
@@ -148,10 +153,10 @@ def _trust(summary: Summary) -> str:
         parts.append("emulated engines were measured, which is no evidence about real ones")
     if summary.failed:
         parts.append(f"{len(summary.failed)} run(s) failed ({summary.failed[0].reason})")
-    weighty = [d for d, _ in all_doubts(summary) if d.severity is not Severity.NOTE]
+    weighty = [d for d in doubt_groups(summary) if d.severity is not Severity.NOTE]
     if weighty:
-        more = f" and {len(weighty) - 1} more" if len(weighty) > 1 else ""
-        parts.append(f"{weighty[0].what}{more}: {weighty[0].advice}")
+        more = f" (and {len(weighty) - 1} more kinds of doubt)" if len(weighty) > 1 else ""
+        parts.append(f"{weighty[0].found[0][0]}: {weighty[0].advice}{more}")
     sizes = f"{len(summary.runs)} runs, {sum(c.n for c in summary.cells):,} measured requests"
     if not parts:
         return f"Nothing speaks against these figures ({sizes})."
@@ -165,7 +170,7 @@ def comparison_table(summary: Summary) -> Table:
     table.add_column("candidate", overflow="fold")
     columns = [column_of(metric) for metric in _TABLE_METRICS]
     for column in columns:
-        table.add_column(f"{column.title}\n{column.unit}", justify="right")
+        table.add_column(_head(column), justify="right")
     table.add_column("n", justify="right")
     for workload in workloads_of(summary):
         cells = [c for c in summary.cells if c.workload.key == workload.key]
@@ -175,6 +180,10 @@ def comparison_table(summary: Summary) -> Table:
             is_last = position == len(cells) - 1
             table.add_row(place, cell.candidate.label, *figures, f"{cell.n:,}", end_section=is_last)
     return table
+
+
+def _head(column: Column) -> str:
+    return column.title if column.title.endswith(column.unit) else f"{column.title}\n{column.unit}"
 
 
 def _figure(cell: Cell, metric: str) -> str:

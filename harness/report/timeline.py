@@ -8,9 +8,9 @@ from matplotlib.axes import Axes
 
 from harness.analysis.frame import Floats
 from harness.analysis.model import Candidate, Summary
-from harness.report.figures import Panel, styles_of
 from harness.report.names import candidates_of
 from harness.report.palette import BAND, MUTED, Style
+from harness.report.panel import Panel, styles_of
 from harness.report.svg import drawing, new_figure, to_svg
 from harness.store import StoredRun
 from harness.types import Level

@@ -13,6 +13,7 @@ from harness.units import number
 # Named first in a sentence, if decided: one on what a user feels, one on what a server gives.
 _LATENCY = ("ttft_p90_s", "ttft_p50_s", "tpot_p50_s", "e2e_p90_s", "e2e_p50_s")
 _RATE = ("goodput_rps", "output_tokens_per_s", "requests_per_s")
+_ROUND_FROM = 99.5  # here two digits would become an exponent
 _PERCENT_SPAN = (0.5, 2.0)  # outside it "x times" reads better than a percentage
 
 
@@ -35,11 +36,19 @@ class Win:
         if low <= self.ratio <= high:
             word = "higher" if self.ratio >= 1 else "lower"
             sign = 1 if self.ratio >= 1 else -1
-            ends = sorted(sign * (end - 1) * 100 for end in (self.ci_low, self.ci_high))
-            amount = f"{number(abs(self.ratio - 1) * 100)} % {word}"
-            return f"{name} {amount} (95 % interval {number(ends[0])} % to {number(ends[1])} %)"
-        ends_text = f"{number(self.ci_low)} to {number(self.ci_high)}"
-        return f"{name} {number(self.ratio)} times as high (95 % interval {ends_text})"
+            pair = sorted(sign * (end - 1) * 100 for end in (self.ci_low, self.ci_high))
+            amount = f"{_brief(abs(self.ratio - 1) * 100)} % {word}"
+            return f"{name} {amount} (95 % interval {_brief(pair[0])} % to {_brief(pair[1])} %)"
+        word, value, ends = "as high", self.ratio, (self.ci_low, self.ci_high)
+        if self.ratio < 1:
+            word, value, ends = "lower", 1 / self.ratio, (1 / self.ci_high, 1 / self.ci_low)
+        interval = f"{_brief(ends[0])} to {_brief(ends[1])}"
+        return f"{name} {_brief(value)} times {word} (95 % interval {interval})"
+
+
+def _brief(value: float) -> str:
+    """Two significant digits: a sentence is read, a table is looked up."""
+    return number(value) if abs(value) >= _ROUND_FROM else f"{value:.2g}"
 
 
 def decided(verdicts: Sequence[Verdict]) -> list[Win]:

@@ -4,6 +4,7 @@ Whatever happens after the start becomes a stored outcome: a server that does no
 dies, an interrupt, a load that is not valid. Only a store that refuses to be written is raised.
 """
 
+import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -13,9 +14,8 @@ from typing import Any
 
 from harness.adapter import ServeContext
 from harness.config import LaunchMode
-from harness.engine import facts as machine
 from harness.engine.lock import machine_lock
-from harness.engine.ports import free_port
+from harness.engine.ports import choose_port
 from harness.engine.process import EngineProcess
 from harness.engine.ready import Readiness, wait_ready
 from harness.engine.telemetry import Telemetry
@@ -44,7 +44,6 @@ from harness.types import (
 )
 
 _LOCK_WAIT_S = 600.0
-_TELEMETRY_INTERVAL_S = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +73,7 @@ def measure(prepared: Prepared, sweep: Path, progress: Callable[[str], None]) ->
     """Measure one job and store it, whatever comes of it; returns how it ended."""
     started_at = datetime.now(UTC).isoformat(timespec="seconds")
     conf = prepared.conf
-    write_plan(sweep, prepared.plan.hash, prepared.plan.describe())
+    write_plan(sweep, prepared.plan.plan_hash, prepared.plan.describe())
     folder = new_run_folder(sweep, run_id(conf, prepared.content_hash))
     measured = _Measured()
     try:
@@ -109,21 +108,29 @@ def _start_and_play(
             process, prepared.adapter, base_url, timeout_s=conf.engine.ready_timeout_s
         )
         loaded = prepare_load(
-            conf, prepared.plan, prepared.adapter, base_url=base_url, folder=folder / "raw"
+            conf,
+            prepared.plan,
+            prepared.tokenizer,
+            prepared.adapter,
+            base_url=base_url,
+            folder=folder / "raw",
         )
         _play(prepared, loaded, measured, load, process, base_url, progress)
 
 
+def spare_threads() -> int:
+    """CPU threads for an engine: all cores that we may use but one, which the client needs."""
+    return max(1, len(os.sched_getaffinity(0)) - 1)
+
+
 @contextmanager
-def _engine(
-    prepared: Prepared, folder: Path, lock: int
-) -> Iterator[tuple[EngineProcess, str]]:
+def _engine(prepared: Prepared, folder: Path, lock: int) -> Iterator[tuple[EngineProcess, str]]:
     conf = prepared.conf
     context = ServeContext(
-        port=conf.launch.port or free_port(),
+        port=choose_port(conf.launch.port),
         python=prepared.environment.python if prepared.environment else None,
         model_path=prepared.model_path,
-        threads=conf.engine.threads or machine.spare_threads(),
+        threads=conf.engine.threads or spare_threads(),
     )
     spec = prepared.adapter.serve(conf.engine, conf.model, context)
     with EngineProcess(
@@ -146,13 +153,8 @@ def _play(
     base_url: str,
     progress: Callable[[str], None],
 ) -> None:
-    telemetry = Telemetry(
-        prepared.adapter,
-        base_url,
-        engine=process,
-        client_pid=load.pid,
-        interval_s=_TELEMETRY_INTERVAL_S,
-    )
+    telemetry = Telemetry(prepared.adapter, base_url, process, zero_s=loaded.job.zero_s)
+    telemetry.watch_client(load.pid)
     journal = Path(loaded.job.journal)
     telemetry.start()
     try:
@@ -163,15 +165,14 @@ def _play(
             should_abort=lambda: process is not None and process.poll() is not None,
         )
     finally:
+        measured.engine, measured.host = telemetry.stop()
         if journal.exists():
             measured.decoded = _decode(prepared, loaded, journal)
-            zero_s = measured.decoded.zero_s
-            measured.engine, measured.host = telemetry.stop(zero_s=zero_s)
         for name in ("calls.bin", "calls.idx", "job.json"):  # the plan makes them again
             journal.with_name(name).unlink(missing_ok=True)
     status = process.poll() if process else None
     if process is not None and status is not None:
-        raise process.died_error(status, zero_s=measured.decoded.zero_s)
+        raise process.died_error(status, zero_s=loaded.job.zero_s)
 
 
 def _tell(event: Mapping[str, Any], progress: Callable[[str], None]) -> None:
@@ -191,15 +192,11 @@ def _decode(prepared: Prepared, loaded: PreparedLoad, journal: Path) -> Decoded:
     return decoder.decode(journal)
 
 
-def _store(
-    prepared: Prepared, folder: Path, measured: _Measured, started_at: str
-) -> JobResult:
+def _store(prepared: Prepared, folder: Path, measured: _Measured, started_at: str) -> JobResult:
     decoded = measured.decoded
     info = _info(prepared, measured, started_at)
     records = decoded.records if decoded else ()
-    write_tables(
-        folder, records=records, engine=measured.engine or [], host=measured.host or []
-    )
+    write_tables(folder, records=records, engine=measured.engine or [], host=measured.host or [])
     doubts = _doubts(info, folder)
     failure = measured.failure
     if failure is None:
@@ -234,7 +231,7 @@ def _info(prepared: Prepared, measured: _Measured, started_at: str) -> RunInfo:
         started_at=started_at,
         config=plain_config(conf),
         facts=prepared.facts,
-        plan_hash=prepared.plan.hash,
+        plan_hash=prepared.plan.plan_hash,
         content_hash=prepared.content_hash,
         block=conf.block,
         levels=decoded.levels if decoded else (),

@@ -1,5 +1,6 @@
 """From a plan to what the load process plays: the calls on disk, the levels, the warm-up."""
 
+import time
 from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,7 +12,8 @@ from harness.config import RunConf, WarmupMode
 from harness.load.calls import http_bytes, write_calls
 from harness.load.decode import Planned, PlayedLevel
 from harness.load.job import LevelJob, LoadJob
-from harness.plan.plan import Plan
+from harness.plan.plan import Plan, warmup_requests
+from harness.plan.tokenizer import Tokenizer
 from harness.types import Request
 
 _QUICK_USERS = 8  # a quick warm-up plays at most so many at once, two requests each
@@ -25,7 +27,7 @@ class PreparedLoad:
 
     job: LoadJob
     levels: tuple[PlayedLevel, ...]
-    lengths: tuple[array[int], array[int]]
+    lengths: "tuple[array[int], array[int]]"  # array is only generic to the type checker
 
     def planned(self, index: int) -> Planned:
         """Planned lengths of a request, warm-up included."""
@@ -42,12 +44,18 @@ def warmup_size(conf: RunConf) -> tuple[int, int]:
 
 
 def prepare_load(
-    conf: RunConf, plan: Plan, adapter: Adapter, *, base_url: str, folder: Path
+    conf: RunConf,
+    plan: Plan,
+    tokenizer: Tokenizer,
+    adapter: Adapter,
+    *,
+    base_url: str,
+    folder: Path,
 ) -> PreparedLoad:
     """Write the calls of all levels and of the warm-up into `folder`; returns the job."""
     lengths = (array("L"), array("L"))
     users, count = warmup_size(conf)
-    warmup = plan.warmup_requests(count)
+    warmup = warmup_requests(conf, tokenizer, count)
     host = urlsplit(base_url).netloc
 
     def calls() -> Iterator[tuple[bytes, float | None]]:
@@ -96,6 +104,7 @@ def _job(conf: RunConf, plan: Plan, warm: LevelJob, base_url: str, folder: Path)
         for planned in plan.levels
     )
     return LoadJob(
+        zero_s=time.monotonic(),
         host=address.hostname or "127.0.0.1",
         port=address.port or 80,
         calls=str(folder),

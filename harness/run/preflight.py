@@ -3,6 +3,7 @@
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
@@ -11,17 +12,20 @@ from urllib.parse import urlsplit
 from harness.adapter import Adapter
 from harness.config import LaunchMode, ModelConf, RecipeConf, RunConf
 from harness.engine.environment import Environment, ensure_environment
-from harness.engine.facts import machine_facts
-from harness.engine.model_file import check_model_file, model_file_facts
-from harness.engine.ports import check_port_free
+from harness.engine.facts import hardware_label, machine_facts
+from harness.engine.model_file import check_model_file, model_facts
+from harness.engine.ports import choose_port
 from harness.errors import ConfigError, StoreWriteError
-from harness.plan.estimate import run_disk_bytes
+from harness.plan.estimate import estimate
 from harness.plan.plan import Plan, build_plan
 from harness.plan.tokenizer import Tokenizer, load_tokenizer
 from harness.registry import open_adapter
 from harness.run.identity import content_hash
 
 _SPARE_DISK_BYTES = 200 * 1024 * 1024
+
+
+cached_tokenizer = cache(load_tokenizer)  # all jobs of a sweep share it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,16 +52,16 @@ def prepare(conf: RunConf, progress: Callable[[str], None]) -> Prepared:
     if conf.launch.mode is LaunchMode.ATTACH:
         _check_target(conf)
     else:
-        if conf.launch.port is not None:
-            check_port_free(conf.launch.port)
+        choose_port(conf.launch.port)
         environment = ensure_environment(conf.engine.name, job_recipe(conf), progress=progress)
     model_path = find_model(conf.model, environment)
-    tokenizer = load_tokenizer(model_path, _tokenizer_path(conf.model))
+    tokenizer = cached_tokenizer(model_path, _tokenizer_path(conf.model))
     plan = build_plan(conf, tokenizer)
-    _check_disk(conf, plan)
-    model = model_file_facts(model_path) if model_path else {}
+    _check_disk(conf)
+    model = model_facts(model_path) if model_path else {}
+    machine = machine_facts()
     facts = {
-        "machine": machine_facts(),
+        "machine": {"label": hardware_label(machine), **machine},
         "model": {"name": conf.model.name, **model},
         "tokenizer": {
             "name": tokenizer.name,
@@ -66,7 +70,7 @@ def prepare(conf: RunConf, progress: Callable[[str], None]) -> Prepared:
         },
         "engine_recipe": list(job_recipe(conf).packages) if environment else [],
     }
-    digest = content_hash(conf, plan_hash=plan.hash, model_sha256=model.get("sha256"))
+    digest = content_hash(conf, plan_hash=plan.plan_hash, model_sha256=model.get("sha256"))
     return Prepared(
         conf=conf,
         adapter=adapter,
@@ -140,7 +144,7 @@ def _is_loopback(host: str) -> bool:
         return False
 
 
-def _check_disk(conf: RunConf, plan: Plan) -> None:
+def _check_disk(conf: RunConf) -> None:
     """StoreWriteError if the store cannot be written or the journal would not fit."""
     store = Path(conf.store)
     try:
@@ -148,7 +152,7 @@ def _check_disk(conf: RunConf, plan: Plan) -> None:
         free_bytes = shutil.disk_usage(store).free
     except OSError as error:
         raise StoreWriteError(f"store={conf.store}: {error.strerror or error}") from error
-    need_bytes = run_disk_bytes(plan) + _SPARE_DISK_BYTES
+    need_bytes = estimate([conf]).disk_bytes.high + _SPARE_DISK_BYTES
     if free_bytes < need_bytes:
         raise StoreWriteError(
             f"store={conf.store}: {free_bytes / 1e9:.1f} GB free, this run may need "

@@ -1,4 +1,4 @@
-"""Randomised complete blocks: which jobs to launch, in which order, and which are stored already."""
+"""Randomised complete blocks: which jobs to launch, in which order, and which are stored."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -56,19 +56,19 @@ class RunTask:
         name = first.name or datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
         self.sweep = SweepPlan(folder=Path(first.store) / name)
         blocks = [
-            [self._block_job(conf, overrides, name, number) for conf, overrides in
-             zip(confs, jobs, strict=True)]
+            [
+                self._block_job(conf, overrides, name, number)
+                for conf, overrides in zip(confs, jobs, strict=True)
+            ]
             for number in range(first.repeats)
         ]
-        finished = {} if first.rerun or self._is_attached(confs) else finished_runs(
-            Path(first.store)
+        finished = (
+            {} if first.rerun or self._is_attached(confs) else finished_runs(Path(first.store))
         )
         self.sweep.schedule = schedule(blocks, finished, seed=first.seed)
         if self._is_preview:
             return []
-        return [
-            [[*job.overrides] for job in block] for block in self.sweep.schedule.blocks
-        ]
+        return [[[*job.overrides] for job in block] for block in self.sweep.schedule.blocks]
 
     @staticmethod
     def _is_attached(confs: Sequence[RunConf]) -> bool:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import pairwise
 
 from harness.adapter import Decoder
 from harness.answer import Answer
@@ -50,7 +51,7 @@ def figures(answer: Answer) -> Figures:
     return Figures(
         ttft_ms=times_ms[0] if times_ms else None,
         first_content_ms=None if answer.first_content_s is None else _ms(answer.first_content_s),
-        gaps_ms=tuple(round(b - a, 6) for a, b in zip(times_ms, times_ms[1:], strict=False)),
+        gaps_ms=tuple(round(b - a, 6) for a, b in pairwise(times_ms)),
         tpot_ms=_tpot_ms(answer, times_ms),
         stream_end_ms=None if answer.stream_end_s is None else _ms(answer.stream_end_s),
     )

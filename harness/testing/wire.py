@@ -1,5 +1,7 @@
 """Recorded HTTP answers (`curl -i --raw`) to a head and a body without framing."""
 
+import re
+
 import httptools
 
 from harness.types import ResponseHead
@@ -31,6 +33,6 @@ def read_http(raw: bytes) -> tuple[ResponseHead, list[bytes]]:
     try:
         parser.feed_data(raw)
     except httptools.HttpParserError:
-        collector.body = [raw.partition(b"\r\n\r\n")[2]]
+        collector.body = re.split(rb"\r?\n\r?\n", raw, maxsplit=1)[1:]
     head = ResponseHead(status=parser.get_status_code(), headers=collector.headers)
     return head, collector.body

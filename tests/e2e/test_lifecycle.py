@@ -99,7 +99,8 @@ def test_a_killed_bakeoff_leaves_no_descendant(tmp_path: Path, ghosts: list[str]
     program = (
         "import sys, time; from pathlib import Path\n"
         "from harness.engine.process import EngineProcess\n"
-        f"EngineProcess('g', {ghosts!r}, {{}}, log_path=Path({str(tmp_path / 'e.log')!r})).start()\n"
+        f"log = Path({str(tmp_path / 'engine.log')!r})\n"
+        f"EngineProcess('g', {ghosts!r}, {{}}, log_path=log).start()\n"
         "time.sleep(600)"
     )
     bakeoff = subprocess.Popen([sys.executable, "-c", program])
@@ -159,7 +160,12 @@ def test_signals_of_the_terminal_reach_neither_keeper_nor_engine(tmp_path: Path)
 
 
 def test_exit_code_and_last_words(tmp_path: Path) -> None:
-    code = "import sys; print('loading'); print('no such model \\udcff'.encode('utf-8','surrogateescape')); sys.exit(3)"
+    code = """
+        import sys
+        print("loading", flush=True)
+        sys.stderr.buffer.write(b"no such model \\xff\\n")
+        sys.exit(3)
+    """
     (tmp_path / "engine.log").write_text("an older line\n")
     with engine(tmp_path, code) as process:
         until(lambda: process.poll() is not None)
@@ -167,7 +173,7 @@ def test_exit_code_and_last_words(tmp_path: Path) -> None:
     assert status is not None
     assert (status.code, str(status)) == (3, "exit code 3")
     assert process.log_tail().startswith("an older line\nloading\n")
-    assert "no such model" in process.log_tail(1)
+    assert process.log_tail(1) == "no such model \ufffd"
 
 
 def test_a_missing_program_is_a_config_error(tmp_path: Path) -> None:

@@ -261,6 +261,20 @@ def test_blocks_that_are_not_shared_do_not_count() -> None:
     assert decision.status is Status.REFUSED
 
 
+def test_blocks_of_two_sweeps_are_not_the_same_blocks() -> None:
+    one = replace(cell("a", FAST), sweeps=("monday",) * 3)
+    two = replace(cell("b", SLOW), sweeps=("tuesday",) * 3)
+    assert recommend(summary(one, two), slo=SLO).path[-1].test == "blocks"
+    same = replace(two, sweeps=("monday",) * 3)
+    assert recommend(summary(one, same), slo=SLO).status is Status.CHOICE
+
+
+def test_doubts_of_the_cited_cells_are_handed_on() -> None:
+    doubt = Doubt(code="not_steady", what="drifts", advice="warmup.mode=steady")
+    decision = recommend(summary(replace(cell("a", FAST), doubts=(doubt,))), slo=SLO)
+    assert decision.doubts == (replace(doubt, where="a, users=8"),)
+
+
 def test_noise_is_not_a_choice() -> None:
     noisy = summary(cell("a", [100.0, 80.0, 120.0]), cell("b", [90.0, 100.0, 95.0]))
     decision = recommend(noisy, slo=SLO)
@@ -301,7 +315,6 @@ def test_cost_is_the_default_where_there_is_a_price() -> None:
     assert decision.best.value.value == pytest.approx(1.8 / (3600 * 242 / 3) * 1e6)
     assert decision.best.value.ci_low == pytest.approx(1.8 / (3600 * 84) * 1e6)
     assert decision.best.currency == "EUR"
-    assert decision.best.value.value < 10
 
 
 def test_cost_without_a_price_is_not_made_up() -> None:
@@ -342,12 +355,10 @@ def test_emulated_and_invalid_runs_are_never_evidence() -> None:
     emulated = replace(cell("emu", [900.0] * 3), emulated=True)
     doubt = Doubt(code="client_late", what="late", advice="-", severity=Severity.INVALID)
     late = replace(cell("late", [800.0] * 3), doubts=(doubt,))
-    bad = cell("bad", [700.0] * 3)
     decision = recommend(
         summary(
             emulated,
             late,
-            bad,
             cell("a", FAST),
             cell("b", SLOW),
             runs=[info("bad-1", outcome=Outcome.INVALID)],
@@ -428,9 +439,9 @@ def test_unlike_runs_are_not_ranked() -> None:
     verdict = Verdict(
         kind=VerdictKind.NOT_COMPARABLE,
         metric="good_tokens_per_s",
-        a="a",
-        b="b",
-        workload=workload().label,
+        a="key-a",
+        b="key-b",
+        workload=workload().key,
         reason="prefix cache: true against false",
     )
     decision = recommend(summary(cell("a", FAST), cell("b", SLOW), verdicts=[verdict]), slo=SLO)

@@ -1,16 +1,20 @@
 """The parts of the recommender on hand-made numbers: bounds, chances, tree, rules, presets."""
 
 import json
+import math
 from dataclasses import fields
 from pathlib import Path
 
+import numpy as np
 import pytest
 import yaml
+from scipy.special import stdtr
 
 from harness.config import SloConf
 from harness.errors import ConfigError
 from harness.recommend.best import rank
 from harness.recommend.bounds import attainment, requests_needed, share_bounds
+from harness.recommend.choice import CHOSEN
 from harness.recommend.decide import TREE
 from harness.recommend.rules import holds, rules
 from harness.recommend.tree import Answer, Leaf, Node, leaves, walk
@@ -19,11 +23,10 @@ SLOS = sorted((Path(__file__).parents[2] / "conf" / "slo").glob("*.yaml"))
 
 
 def test_exact_binomial_bounds() -> None:
-    assert share_bounds(40, 40) == (pytest.approx(0.025 ** (1 / 40)), 1.0)
-    assert share_bounds(0, 10) == (0.0, pytest.approx(1 - 0.025**0.1))
+    assert share_bounds(40, 40) == pytest.approx((0.025 ** (1 / 40), 1.0))
+    assert share_bounds(0, 10) == pytest.approx((0.0, 1 - 0.025**0.1))
     assert share_bounds(0, 0) == (0.0, 1.0)
-    low, high = share_bounds(38, 40)
-    assert (low, high) == (pytest.approx(0.83080, abs=1e-5), pytest.approx(0.99389, abs=1e-5))
+    assert share_bounds(38, 40) == pytest.approx((0.83080, 0.99389), abs=1e-5)
 
 
 def test_a_smaller_effective_sample_widens_the_bounds() -> None:
@@ -68,6 +71,25 @@ def test_two_agreeing_blocks_are_less_certain_than_five() -> None:
     two = rank([[100, 103], [95, 99]], higher_is_better=True)
     five = rank([[100, 103, 100, 103, 101], [95, 99, 95, 99, 97]], higher_is_better=True)
     assert two.p_best[0] < five.p_best[0] < 1
+
+
+def test_two_contenders_are_a_paired_t_comparison() -> None:
+    """Logs differ by .1 on average with a spread of .1: t = sqrt(3) with 2 degrees of freedom."""
+    values = [[math.exp(x) for x in (0.0, 0.1, 0.2)], [1.0, 1.0, 1.0]]
+    ranking = rank(values, higher_is_better=True)
+    t = 0.1 * math.sqrt(3) / math.hypot(0.1, 0.01)
+    assert ranking.gap == pytest.approx(0.1)
+    assert ranking.p_best[0] == pytest.approx(float(stdtr(2, t)), abs=0.01)
+
+
+def test_the_same_engine_twice_is_seldom_chosen() -> None:
+    """Noise of 10 % over 3 blocks: at most the 5 % of a 95 % interval, and what 200 trials add."""
+    random = np.random.default_rng(7)
+    chosen = 0
+    for _ in range(200):
+        ranking = rank(np.exp(random.normal(0, 0.1, (2, 3))).tolist(), higher_is_better=True)
+        chosen += max(ranking.p_best) >= CHOSEN
+    assert chosen <= 200 * 0.05 + 3 * math.sqrt(200 * 0.05 * 0.95)
 
 
 def test_equal_candidates_share_the_chance_and_are_near() -> None:

@@ -32,14 +32,16 @@ ENGINES = {"llamacpp": (0.060, 0.011, 4), "vllm": (0.045, 0.012, 24)}  # TTFT, s
 LEVELS = ((1, 12), (4, 30), (16, 48))  # users, requests
 BLOCKS = 4
 TOKENS = 24
+PRICE = {"currency": "EUR", "date": "2026-11-30", "source": "invoice"}
 SLO = SloConf(name="chat", ttft_s=0.35, tpot_s=0.05, attainment_ratio=0.9)
 
 
 class Maker:
     """Writes runs of a made-up engine: TTFT grows when users exceed its slots."""
 
-    def __init__(self, sweep: Path) -> None:
+    def __init__(self, sweep: Path, *, price_per_hour: float | None = None) -> None:
         self._sweep = sweep
+        self._price = price_per_hour
 
     def run(self, engine: str, block: int, *, outcome: Outcome = Outcome.OK) -> StoredRun:
         rng = np.random.default_rng([len(engine), block])
@@ -71,7 +73,7 @@ class Maker:
             HostSample(t_s=s.t_s, cpu_total_ratio=0.7, engine_rss_bytes=1 << 30) for s in samples
         ]
         write_tables(folder, records=records, engine=samples, host=host)
-        info = _info(run_id, engine, block, tuple(levels), outcome)
+        info = _info(run_id, engine, block, tuple(levels), outcome, self._price)
         return read_run(finish_run(folder, info))
 
 
@@ -144,7 +146,12 @@ def _samples(engine: str, users: int, start: float, end: float) -> list[EngineSa
 
 
 def _info(
-    run_id: str, engine: str, block: int, levels: tuple[Level, ...], outcome: Outcome
+    run_id: str,
+    engine: str,
+    block: int,
+    levels: tuple[Level, ...],
+    outcome: Outcome,
+    price: float | None,
 ) -> RunInfo:
     return RunInfo(
         schema_version=1,
@@ -154,7 +161,7 @@ def _info(
         emulated=False,
         outcome=outcome,
         started_at=f"2026-11-{20 + block:02d}T10:00:00Z",
-        config=_config(engine, block),
+        config=_config(engine, block, price),
         facts={
             "machine": {"cpu_model": "Xeon", "cpu_cores": 2, "gpus": []},
             "model": {"sha256": "ab" * 32},
@@ -170,7 +177,7 @@ def _info(
     )
 
 
-def _config(engine: str, block: int) -> dict[str, Any]:
+def _config(engine: str, block: int, price: float | None) -> dict[str, Any]:
     return {
         "engine": {
             "name": engine,
@@ -181,6 +188,6 @@ def _config(engine: str, block: int) -> dict[str, Any]:
         "model": {"name": "smollm2-135m"},
         "scenario": {"name": "chat", "input_tokens": 32, "output_tokens": TOKENS},
         "load": {"shape": "levels", "levels": [{"shape": "users", "users": u} for u, _ in LEVELS]},
-        "hardware": {"name": "auto", "price": {"per_hour": None}},
+        "hardware": {"name": "auto", "price": PRICE | {"per_hour": price}},
         "block": block,
     }

@@ -98,7 +98,7 @@ class StandIn:
     def __init__(self, *_: object) -> None:
         pass
 
-    def serve(self, *_: object) -> None:  # type: ignore[override]
+    def serve(self, *_: object) -> None:
         raise NotImplementedError
 
     def encode(self, request: Request) -> HttpCall:
@@ -169,9 +169,11 @@ def test_not_ready_in_time_says_the_last_answer(
     tmp_path: Path, answers: object, words: str
 ) -> None:
     port = free_port()
-    with start(tmp_path, port, [[None, answers]]) as process:
-        with pytest.raises(NotReadyError) as caught:
-            wait(process, port, timeout_s=1.0)
+    with (
+        start(tmp_path, port, [[None, answers]]) as process,
+        pytest.raises(NotReadyError) as caught,
+    ):
+        wait(process, port, timeout_s=1.0)
     assert str(caught.value).startswith("engine=stand-in: not ready within 1 s; last answer: ")
     assert words in str(caught.value)
     assert caught.value.exit_code == 4
@@ -190,9 +192,11 @@ def test_an_engine_that_ends_early_gives_its_own_reason(
 ) -> None:
     argv = [sys.executable, "-c", f'import sys; print("{said}"); sys.exit(1)']
     start_s = time.monotonic()
-    with EngineProcess("stand-in", argv, {}, log_path=tmp_path / "engine.log") as process:
-        with pytest.raises(NotReadyError) as caught:
-            wait(process, free_port())
+    with (
+        EngineProcess("stand-in", argv, {}, log_path=tmp_path / "engine.log") as process,
+        pytest.raises(NotReadyError) as caught,
+    ):
+        wait(process, free_port())
     assert time.monotonic() - start_s < 3
     assert "the server ended with exit code 1 after 0." in str(caught.value)
     assert words in str(caught.value)
@@ -204,9 +208,11 @@ def test_another_server_on_the_port_is_not_taken_for_ours(tmp_path: Path) -> Non
     with start(tmp_path / "other", port, [[None, READY]]) as other:
         assert wait(other, port) is not None
         argv = [sys.executable, "-c", "import time; time.sleep(60)"]
-        with EngineProcess("stand-in", argv, {}, log_path=tmp_path / "engine.log") as process:
-            with pytest.raises(ConfigError) as caught:
-                wait(process, port)
+        with (
+            EngineProcess("stand-in", argv, {}, log_path=tmp_path / "engine.log") as process,
+            pytest.raises(ConfigError) as caught,
+        ):
+            wait(process, port)
     assert f"launch.port={port}: answered by process {other.pid} (" in str(caught.value)
     assert "which is not engine=stand-in" in str(caught.value)
 
@@ -224,7 +230,9 @@ def test_a_request_refused_for_good_does_not_wait_for_the_end(tmp_path: Path) ->
     refusal = [404, {"error": {"message": "The model `x` does not exist."}}]
     port = free_port()
     start_s = time.monotonic()
-    with start(tmp_path, port, [[None, READY | {"/v1/chat/completions": refusal}]]) as process:
-        with pytest.raises(NotReadyError, match=r"refuses a one-token request: 404 The model `x`"):
-            wait(process, port, timeout_s=60)
+    with (
+        start(tmp_path, port, [[None, READY | {"/v1/chat/completions": refusal}]]) as process,
+        pytest.raises(NotReadyError, match=r"refuses a one-token request: 404 The model `x`"),
+    ):
+        wait(process, port, timeout_s=60)
     assert time.monotonic() - start_s < 12
