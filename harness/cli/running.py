@@ -9,7 +9,6 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
-from harness.config import SloConf
 from harness.plan.estimate import Bounds, PlanEstimate, estimate
 from harness.sweep.hydra_app import run_hydra
 from harness.sweep.run_task import RunTask
@@ -63,13 +62,11 @@ def _print_sweep_verdict(task: RunTask) -> None:
     from harness.cli.reading import print_verdict, read_summary
 
     assert task.sweep is not None
-    if not task.sweep.jobs:
-        return
     measured = [r.folder for r in task.results if r.outcome not in _UNMEASURED]
     folders = [*task.sweep.schedule.stored, *measured]
     if not folders:
         return
-    slo: SloConf = task.sweep.jobs[0].conf.slo
+    slo = task.sweep.slo
     summary, _ = read_summary(folders, slo)
     console = Console()
     print_verdict(console, summary, slo)
@@ -88,7 +85,7 @@ def show_plan(overrides: Sequence[str], *, as_json: bool) -> int:
     if task.sweep is None:
         return code
     sweep = task.sweep
-    expected = estimate([job.conf for job in sweep.to_measure])
+    expected = estimate(sweep.confs)
     if as_json:
         print(msgspec.json.encode(expected).decode())
         return code

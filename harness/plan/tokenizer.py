@@ -7,7 +7,7 @@ one that can be rebuilt exactly, lengths are approximate, and everything made wi
 import hashlib
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -89,14 +89,16 @@ class ModelTokenizer:
 
     def count_batch(self, texts: Sequence[str]) -> list[int]:
         """Tokens in each text, shape (len(texts),)."""
-        return [len(ids) for ids in self.encode_batch(texts)]
+        return [len(encoding) for encoding in self._encodings(texts)]
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """Token ids of each text, without special tokens around it."""
+        return [encoding.ids for encoding in self._encodings(texts)]
+
+    def _encodings(self, texts: Sequence[str]) -> Iterator[Any]:
         # One by one: the library's batches start threads, which a later fork does not survive
         # and an engine beside us pays for; on texts of this size they gain nothing.
-        encode = self._encoder.encode
-        return [encode(text, add_special_tokens=False).ids for text in texts]
+        return (self._encoder.encode(text, add_special_tokens=False) for text in texts)
 
 
 class ApproximateTokenizer:

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from harness.analysis.metrics import BY_NAME
 from harness.recommend.model import Decision, NextMeasurement, Pick, Status, Step
 from harness.units import estimate_with_interval, number, percent
 
@@ -55,7 +56,9 @@ def _answer(decision: Decision) -> str:
 def _pick(pick: Pick) -> str:
     unit = pick.unit if pick.currency is None else f"{pick.currency} {pick.unit}".strip()
     value = estimate_with_interval(pick.value, unit)
-    return f"{pick.candidate} at {pick.level}: {pick.metric} {value}"
+    known = BY_NAME.get(pick.metric)
+    name = pick.metric if known is None else known.title
+    return f"{pick.candidate} at {pick.level}: {name} {value}"
 
 
 def _lines(decision: Decision) -> tuple[str, ...]:

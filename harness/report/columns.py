@@ -125,4 +125,4 @@ def used_columns(summary: Summary) -> tuple[Column, ...]:
 
 def _is_said(estimate: Estimate) -> bool:
     """A percentile that is only short of samples is said; what nobody measured is not."""
-    return estimate.value is not None or estimate.n > 0
+    return estimate.value is not None or (estimate.needed is not None and estimate.n > 0)

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from harness.adapter import Adapter
 from harness.config import LaunchMode, ModelConf, RecipeConf, RunConf
-from harness.engine.environment import Environment, ensure_environment
+from harness.engine.environment import Environment, ensure_environment, installed
 from harness.engine.facts import hardware_label, machine_facts
 from harness.engine.model_file import check_model_file, model_facts
 from harness.engine.ports import choose_port
@@ -42,17 +42,27 @@ class Prepared:
     content_hash: str
 
 
+def check(conf: RunConf) -> Adapter:
+    """What can be checked without installing or starting anything; returns the adapter."""
+    adapter = open_adapter(conf.engine, conf.model, conf.launch.mode)
+    if conf.launch.mode is LaunchMode.ATTACH:
+        _check_target(conf)
+    else:
+        choose_port(conf.launch.port)
+    if conf.model.path:
+        check_model_file(_own_path(conf.model))
+    _tokenizer_path(conf.model)
+    return adapter
+
+
 def prepare(conf: RunConf, progress: Callable[[str], None]) -> Prepared:
     """Check a job and make what it needs, the engine's environment included.
 
     ConfigError or EnvironmentInstallError says what is wrong and what helps.
     """
-    adapter = open_adapter(conf.engine, conf.model, conf.launch.mode)
+    adapter = check(conf)
     environment = None
-    if conf.launch.mode is LaunchMode.ATTACH:
-        _check_target(conf)
-    else:
-        choose_port(conf.launch.port)
+    if conf.launch.mode is LaunchMode.PROCESS:
         environment = ensure_environment(conf.engine.name, job_recipe(conf), progress=progress)
     model_path = find_model(conf.model, environment)
     tokenizer = cached_tokenizer(model_path, _tokenizer_path(conf.model))
@@ -94,7 +104,7 @@ def job_recipe(conf: RunConf) -> RecipeConf:
 def find_model(model: ModelConf, environment: Environment | None) -> Path | None:
     """The model's file, checked; None for a server that already has its own."""
     if model.path:
-        path = Path(model.path).expanduser().resolve()
+        path = _own_path(model)
     elif environment is not None and model.package_file:
         path = environment.site_packages / model.package_file
     elif environment is None:
@@ -103,6 +113,16 @@ def find_model(model: ModelConf, environment: Environment | None) -> Path | None
         raise ConfigError("model.path: not given; say which file, model.path=/models/x.gguf")
     check_model_file(path)
     return path
+
+
+def _own_path(model: ModelConf) -> Path:
+    return Path(model.path).expanduser().resolve()
+
+
+def can_prepare(conf: RunConf) -> bool:
+    """Whether `prepare` would install nothing."""
+    is_ours = conf.launch.mode is LaunchMode.PROCESS
+    return not is_ours or installed(conf.engine.name, job_recipe(conf)) is not None
 
 
 def _tokenizer_path(model: ModelConf) -> Path | None:

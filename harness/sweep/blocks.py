@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
+from harness.config import RunConf
 from harness.store import open_runs
 from harness.types import Outcome
 
@@ -13,6 +14,7 @@ from harness.types import Outcome
 class BlockJob:
     """One job of a block: its overrides and what makes it the same measurement."""
 
+    conf: RunConf
     overrides: tuple[str, ...]
     content_hash: str
 

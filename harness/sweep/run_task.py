@@ -8,10 +8,10 @@ from typing import Any
 
 from omegaconf import DictConfig
 
-from harness.config import LaunchMode, RunConf
+from harness.config import LaunchMode, RunConf, SloConf
 from harness.errors import ConfigError, InterruptedRunError
 from harness.run.job import JobResult, measure
-from harness.run.preflight import Prepared, prepare
+from harness.run.preflight import Prepared, can_prepare, check, prepare
 from harness.sweep.blocks import BlockJob, Schedule, finished_runs, schedule
 from harness.sweep.compose import to_run_conf
 from harness.types import Outcome
@@ -19,21 +19,16 @@ from harness.types import Outcome
 
 @dataclass(slots=True, kw_only=True)
 class SweepPlan:
-    """A whole sweep before it starts: every job of every block, prepared."""
+    """A whole sweep before it starts. `confs`: every job of every block that will be launched."""
 
     folder: Path
-    jobs: list[Prepared] = field(default_factory=list)
+    slo: SloConf
+    confs: list[RunConf] = field(default_factory=list)
     schedule: Schedule = field(default_factory=lambda: Schedule(blocks=(), stored=()))
-
-    @property
-    def to_measure(self) -> list[Prepared]:
-        """The prepared jobs that will be launched."""
-        wanted = {job.content_hash for block in self.schedule.blocks for job in block}
-        return [job for job in self.jobs if job.content_hash in wanted]
 
 
 class RunTask:
-    """Measures a sweep: every job of every block. `is_preview`: stop after preparing.
+    """Measures a sweep: every job of every block. `is_preview`: only look, install nothing.
 
     `results` holds what was measured so far, also when the sweep is interrupted.
     """
@@ -51,41 +46,36 @@ class RunTask:
         """Check every job, plan it, and put the blocks in order; returns override lists."""
         confs = [to_run_conf(config) for config in configs]
         first = confs[0]
-        if any(conf.repeats != first.repeats or conf.store != first.store for conf in confs):
+        if any((conf.repeats, conf.store) != (first.repeats, first.store) for conf in confs):
             raise ConfigError("repeats and store cannot be swept; give each one value")
+        for conf in confs:
+            check(conf)
         name = first.name or datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
-        self.sweep = SweepPlan(folder=Path(first.store) / name)
+        self.sweep = SweepPlan(folder=Path(first.store) / name, slo=first.slo)
         blocks = [
             [
-                self._block_job(conf, overrides, name, number)
+                self._block_job(replace(conf, name=name, block=number), overrides)
                 for conf, overrides in zip(confs, jobs, strict=True)
             ]
             for number in range(first.repeats)
         ]
-        finished = (
-            {} if first.rerun or self._is_attached(confs) else finished_runs(Path(first.store))
-        )
+        finished = {} if _is_measured_anew(confs) else finished_runs(Path(first.store))
         self.sweep.schedule = schedule(blocks, finished, seed=first.seed)
-        if self._is_preview:
-            return []
-        return [[[*job.overrides] for job in block] for block in self.sweep.schedule.blocks]
+        launched = [[list(job.overrides) for job in block] for block in self.sweep.schedule.blocks]
+        self.sweep.confs = [job.conf for block in self.sweep.schedule.blocks for job in block]
+        return [] if self._is_preview else launched
 
-    @staticmethod
-    def _is_attached(confs: Sequence[RunConf]) -> bool:
-        """A server that is not ours may have changed since: it is always measured again."""
-        return any(conf.launch.mode is LaunchMode.ATTACH for conf in confs)
-
-    def _block_job(
-        self, conf: RunConf, overrides: Sequence[str], name: str, number: int
-    ) -> BlockJob:
-        assert self.sweep is not None
-        prepared = prepare(replace(conf, name=name, block=number), self._progress)
-        self._prepared[prepared.content_hash] = prepared
-        self.sweep.jobs.append(prepared)
+    def _block_job(self, conf: RunConf, overrides: Sequence[str]) -> BlockJob:
+        digest = ""  # nothing is stored under it
+        if not self._is_preview or can_prepare(conf):
+            prepared = prepare(conf, self._progress)
+            digest = prepared.content_hash
+            self._prepared[digest] = prepared
         own = [item for item in overrides if item.partition("=")[0] not in {"name", "block"}]
         return BlockJob(
-            overrides=(*own, f"name={name}", f"block={number}"),
-            content_hash=prepared.content_hash,
+            conf=conf,
+            overrides=(*own, f"name={conf.name}", f"block={conf.block}"),
+            content_hash=digest,
         )
 
     def __call__(self, config: DictConfig) -> JobResult:
@@ -114,3 +104,8 @@ class RunTask:
         if codes <= {0}:
             return 0
         return codes.pop() if len(codes) == 1 else 3
+
+
+def _is_measured_anew(confs: Sequence[RunConf]) -> bool:
+    """Asked for, or a server that is not ours: it may have changed since."""
+    return confs[0].rerun or any(conf.launch.mode is LaunchMode.ATTACH for conf in confs)

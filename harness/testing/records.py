@@ -62,7 +62,11 @@ def make_config(engine: str = "alpha", **groups: Mapping[str, Any]) -> dict[str,
 
 
 def make_info(
-    engine: str = "alpha", *, block: int = 0, config: Mapping[str, Any] | None = None, **changes: Any
+    engine: str = "alpha",
+    *,
+    block: int = 0,
+    config: Mapping[str, Any] | None = None,
+    **changes: Any,
 ) -> RunInfo:
     """A finished run of one closed level with a window of 0 to 10 s."""
     values: dict[str, Any] = {

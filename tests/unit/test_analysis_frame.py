@@ -89,8 +89,7 @@ def test_tokens_that_no_chunk_names_are_shared_by_the_others() -> None:
 
 
 def test_fluidity_counts_whole_tokens() -> None:
-    # 10 tokens in 4 chunks at 1, 2, 3, 4 s; token i is due at 1 + .5 (i - 1): late ones are those
-    # of the second chunk due before 2 s, and so on.
+    # 10 tokens in 4 chunks are 2, 3, 3 and 2 of them.
     record = make_record(chunk_s=(1.0, 2.0, 3.0, 4.0), output_tokens=10)
     frame = request_frame([record, make_record(1, chunk_s=(), output_tokens=None)])
     shares = fluidity(frame, 1.0, 0.5)
