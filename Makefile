@@ -36,8 +36,9 @@ fix: dev ## format, and mend what ruff can mend
 	$(BIN)/ruff check --fix .
 
 bench: dev ## how truthful and how fast we are; ratios and errors, no tests
-	$(BIN)/python benchmarks/bench_cli.py
+	$(BIN)/python benchmarks/bench_server.py
 	$(BIN)/python benchmarks/bench_truth.py 16 64 256
+	$(BIN)/python benchmarks/bench_cli.py
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache

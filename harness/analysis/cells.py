@@ -3,6 +3,7 @@
 Everything is computed once, here; readers get plain values and no frames.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -122,7 +123,13 @@ def _cells(pieces: Sequence[_Piece], labelled: dict[str, Candidate]) -> list[Cel
         key = candidate_of(piece.run.info).key
         groups.setdefault((key, piece.workload.key), []).append(piece)
     cells = [_cell(labelled[key], group) for (key, _), group in groups.items()]
-    return sorted(cells, key=lambda cell: (_order(cell.workload), cell.candidate.label))
+    return sorted(cells, key=lambda cell: (_order(cell.workload), _by_number(cell.candidate.label)))
+
+
+def _by_number(label: str) -> list[tuple[str, float]]:
+    """Sort key by which `max_running=8` comes before `max_running=16`."""
+    pieces = re.findall(r"(\D*)(\d*)", label)
+    return [(text, float(digits or 0)) for text, digits in pieces]
 
 
 def _order(workload: Workload) -> tuple[str, tuple[int, int], tuple[int, int], bool, float, str]:

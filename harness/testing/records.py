@@ -42,10 +42,10 @@ def make_record(index: int = 0, **changes: Any) -> Record:
     return Record(**{**values, **changes})
 
 
-def make_config(engine: str = "alpha", **groups: Mapping[str, Any]) -> dict[str, Any]:
+def make_config(engine_name: str = "alpha", **groups: Mapping[str, Any]) -> dict[str, Any]:
     """A run's configuration as `run.json` holds it, cut to what readers look at."""
     config: dict[str, Any] = {
-        "engine": {"name": engine, "route": "completions", "max_running": 8, "threads": None},
+        "engine": {"name": engine_name, "route": "completions", "max_running": 8, "threads": None},
         "model": {"name": "tiny"},
         "scenario": {"name": "chat", "input_tokens": 10, "output_tokens": 2, "languages": ["en"]},
         "load": {"shape": "users", "users": 1},

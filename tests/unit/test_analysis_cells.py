@@ -200,10 +200,10 @@ def test_runs_of_one_configuration_share_a_cell_and_others_get_labels_apart(
         runs.append(_run(tmp_path, make_info("beta", block=block)))
     summary = summarise(runs)
     labels = [cell.candidate.label for cell in summary.cells]
-    assert labels == ["alpha max_running=16", "alpha max_running=8", "beta"]
-    assert summary.cells[1].run_ids == ("a8-b0", "a8-b1", "a8-b2")
-    assert summary.cells[1].blocks == (0, 1, 2)
-    assert summary.cells[1].n == 150
+    assert labels == ["alpha max_running=8", "alpha max_running=16", "beta"]
+    assert summary.cells[0].run_ids == ("a8-b0", "a8-b1", "a8-b2")
+    assert summary.cells[0].blocks == (0, 1, 2)
+    assert summary.cells[0].n == 150
     assert summary.title == "sweep"
     assert set(summary.runs) == {run.info.run_id for run in runs}
     pairs = {(verdict.a, verdict.b) for verdict in summary.verdicts}
