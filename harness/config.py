@@ -342,7 +342,10 @@ class HardwareConf:
 
 @dataclass
 class LaunchConf:
-    """`process`: we start the engine. `attach`: `base_url` of one that runs already."""
+    """`process`: we start the engine. `attach`: `base_url` of one that runs already.
+
+    A slash or `/v1` at the end of `base_url` is taken off: the adapter knows its paths.
+    """
 
     mode: LaunchMode = LaunchMode.PROCESS
     base_url: str | None = None
@@ -359,6 +362,7 @@ class LaunchConf:
                 )
             good = url.startswith(("http://", "https://"))
             _require(good, "launch.base_url", url, "http://HOST:PORT or https://HOST:PORT")
+            self.base_url = url.rstrip("/").removesuffix("/v1").rstrip("/")
         elif self.base_url:
             raise ConfigError(f"launch.base_url={self.base_url}: only with launch=attach")
         port_ok = self.port is None or 1 <= self.port <= _LAST_PORT

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from harness.analysis.facts import setting
-from harness.analysis.stats import estimate_percentile, minimum_n
+from harness.analysis.stats import minimum_n
 from harness.config import ValidityConf
 from harness.types import Doubt, Phase, RunInfo, Severity
 from harness.units import ratio_change, seconds
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 _P99 = 0.99
 _DRIFT = 0.10  # a shift between the thirds of a window that is no longer steady
-_LEAST_IN_A_THIRD = 20
-_LEAST_PIECES = 12
+_LEAST_PIECES = 12  # a window is cut into; four make a third
+_LEAST_IN_A_PIECE = 5
 
 
 def load_doubts(info: RunInfo, view: "LevelView") -> Iterator[Doubt]:
@@ -93,9 +93,13 @@ def _drift(view: "LevelView") -> Iterator[Doubt]:
 
     if view.is_empty:
         return
-    said = _ttft_drift(latency_sample(view, "ttft_s")[0])
-    series = rate_series(view, "output_tokens_per_s")
-    said += _rate_drift(series) if series is not None else []
+    waits = _ttft_pieces(latency_sample(view, "ttft_s")[1])
+    output = rate_series(view, "output_tokens_per_s")
+    said = []
+    if (moved := _moved(waits)) is not None:
+        said.append(f"the median TTFT went from {seconds(moved[0])} to {seconds(moved[1])}")
+    if output is not None and (moved := _moved(output)) is not None:
+        said.append(f"output changed by {ratio_change(moved[1] / moved[0])}")
     if said:
         yield Doubt(
             code="not_steady",
@@ -105,31 +109,24 @@ def _drift(view: "LevelView") -> Iterator[Doubt]:
         )
 
 
-def _ttft_drift(ttft_s: "Floats") -> list[str]:
-    third = ttft_s.size // 3
-    if third < _LEAST_IN_A_THIRD:
-        return []
-    first, last = (estimate_percentile([part], 0.5) for part in (ttft_s[:third], ttft_s[-third:]))
-    ends = (first.value, first.ci_low, first.ci_high, last.value, last.ci_low, last.ci_high)
-    if any(end is None for end in ends):
-        return []
-    a, a_low, a_high, b, b_low, b_high = (float(end or 0.0) for end in ends)
-    is_apart = b_low > a_high or a_low > b_high
-    if is_apart and abs(b - a) > _DRIFT * a:
-        return [f"the median TTFT went from {seconds(a)} to {seconds(b)}"]
-    return []
+def _ttft_pieces(ttft_s: "Floats") -> "Floats":
+    """Median TTFT of consecutive pieces of the requests; none if they are too few."""
+    if ttft_s.size < _LEAST_PIECES * _LEAST_IN_A_PIECE:
+        return np.empty(0)
+    return np.asarray([np.median(piece) for piece in np.array_split(ttft_s, _LEAST_PIECES)])
 
 
-def _rate_drift(series: "Floats") -> list[str]:
+def _moved(series: "Floats") -> tuple[float, float] | None:
+    """Means of the first and last third, if they differ by over 10 % and beyond their spread."""
     from harness.analysis.intervals import student_quantile  # noqa: PLC0415 scipy, late
 
     third = series.size // 3
+    if series.size < _LEAST_PIECES:
+        return None
     first, last = series[:third], series[-third:]
-    if series.size < _LEAST_PIECES or first.mean() <= 0:
-        return []
+    before, after = float(first.mean()), float(last.mean())
     error = float(np.sqrt((first.var(ddof=1) + last.var(ddof=1)) / third))
-    shift = float(last.mean() - first.mean())
-    is_apart = abs(shift) > student_quantile(2 * third - 2, 0.995) * error
-    if is_apart and abs(shift) > _DRIFT * float(first.mean()):
-        return [f"output changed by {ratio_change(float(last.mean() / first.mean()))}"]
-    return []
+    is_apart = abs(after - before) > student_quantile(2 * third - 2, 0.9995) * error
+    if before > 0 and is_apart and abs(after - before) > _DRIFT * before:
+        return before, after
+    return None

@@ -84,8 +84,8 @@ def _add_times(frame: pd.DataFrame, chunk_s: Any, chunk_tokens: Any) -> None:
     has_tokens = token_counts > 0
     said = tokens[(np.cumsum(token_counts) - token_counts)[has_tokens]]
     in_first[has_tokens] = np.where(np.isnan(said), 1.0, said)
-    due, sent = _floats(frame["due_s"]), _floats(frame["sent_s"])
-    output = _floats(frame["output_tokens"])
+    due, sent = floats(frame["due_s"]), floats(frame["sent_s"])
+    output = floats(frame["output_tokens"])
     later = output - in_first
     frame["chunks"], frame["first_s"], frame["last_s"] = counts, first, last
     frame["ttft_s"], frame["ttft_net_s"], frame["lag_s"] = first - due, first - sent, sent - due
@@ -108,7 +108,8 @@ def _gaps(
     return pd.Series(pd.arrays.ArrowExtensionArray(array), index=index)
 
 
-def _floats(column: "pd.Series[Any]") -> Floats:
+def floats(column: "pd.Series[Any]") -> Floats:
+    """A column as float64, missing as NaN."""
     return np.asarray(column.to_numpy(dtype=np.float64, na_value=np.nan))
 
 
@@ -144,7 +145,7 @@ def chunk_token_counts(frame: pd.DataFrame) -> Floats:
     n = len(frame)
     known_sum = np.bincount(rows, weights=np.where(unknown, 0.0, said), minlength=n)
     unknown_count = np.bincount(rows, weights=unknown, minlength=n)
-    rest = _floats(frame["output_tokens"]) - known_sum
+    rest = floats(frame["output_tokens"]) - known_sum
     with np.errstate(divide="ignore", invalid="ignore"):
         share = np.where(np.isnan(rest), 1.0, np.maximum(rest, 0.0) / unknown_count)
     return np.asarray(np.where(unknown, share[rows], said))
@@ -164,7 +165,7 @@ def fluidity(frame: pd.DataFrame, first_s: float, each_s: float) -> Floats:
     position = np.arange(token_rows.size) - np.repeat(
         np.cumsum(per_request) - per_request, per_request
     )
-    deadline = _floats(frame["due_s"])[token_rows] + first_s + position * each_s
+    deadline = floats(frame["due_s"])[token_rows] + first_s + position * each_s
     in_time = np.bincount(token_rows, weights=token_s <= deadline + 1e-9, minlength=len(frame))
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.asarray(np.where(per_request > 0, in_time / per_request, np.nan))

@@ -4,26 +4,22 @@ A level where every request failed measures nothing: all None but the share of e
 """
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from harness.analysis.cost import cost_per_million
-from harness.analysis.frame import Floats, fluidity
+from harness.analysis.frame import Floats, floats, fluidity
 from harness.analysis.rates import rate_value
-from harness.analysis.views import LevelView, good_rows, has_limits
+from harness.analysis.views import LevelView, good_rows
 
 
 def share_indicator(view: LevelView, name: str) -> Floats | None:
     """0 or 1 for each measured request that counts for a share, in due order."""
-    rows = view.measured
     if name == "error_ratio":
-        ended = rows[~rows["is_censored"]]
-        return ended["is_failed"].to_numpy(dtype=np.float64) if len(ended) else None
-    if view.is_empty or view.slo is None or not has_limits(view.slo):
+        return view.column("is_failed")[~view.flag("is_censored")]
+    if view.is_empty or not view.has_slo:
         return None
-    return good_rows(rows, view.slo).astype(np.float64)
+    return good_rows(view.measured, view.slo).astype(np.float64) if view.slo else None
 
 
 def plain_value(view: LevelView, name: str) -> float | None:
@@ -37,36 +33,44 @@ def plain_value(view: LevelView, name: str) -> float | None:
 
 
 def _of_ok(column: str) -> Callable[[LevelView], float | None]:
-    return lambda view: float(view.measured.loc[view.measured["is_ok"], column].mean())
-
-
-def _of_samples(table: str, column: str, how: str) -> Callable[[LevelView], float | None]:
     def value(view: LevelView) -> float | None:
-        series: pd.Series[Any] = getattr(view, table)[column]
-        return float(getattr(series, how)())
+        known = _known(view.column(column)[view.flag("is_ok")])
+        return float(known.mean()) if known.size else None
 
     return value
 
 
+def _of_samples(table: str, column: str, how: str) -> Callable[[LevelView], float | None]:
+    def value(view: LevelView) -> float | None:
+        known = _known(floats(getattr(view, table)[column]))
+        return float(getattr(known, how)()) if known.size else None
+
+    return value
+
+
+def _known(values: Floats) -> Floats:
+    return values[~np.isnan(values)]
+
+
 def _tokens_per_chunk(view: LevelView) -> float | None:
-    ok = view.measured[view.measured["is_ok"]]
-    chunks = float(ok["chunks"].sum())
-    return float(ok["output_tokens"].sum()) / chunks if chunks else None
+    is_ok = view.flag("is_ok")
+    tokens, chunks = view.column("output_tokens")[is_ok], view.column("chunks")[is_ok]
+    known = ~np.isnan(tokens)
+    total = float(chunks[known].sum())
+    return float(tokens[known].sum()) / total if total else None
 
 
 def _fluidity(view: LevelView) -> float | None:
     slo = view.slo
     if slo is None or slo.ttft_s is None or slo.tpot_s is None:
         return None
-    ok = view.measured[view.measured["is_ok"]]
-    shares = fluidity(ok, slo.ttft_s, slo.tpot_s)
-    shares = shares[~np.isnan(shares)]
+    shares = _known(fluidity(view.measured[view.flag("is_ok")], slo.ttft_s, slo.tpot_s))
     return float(shares.mean()) if shares.size else None
 
 
 def _preemptions(view: LevelView) -> float | None:
-    counter = view.engine["preemptions_total"].dropna()
-    return float(counter.iloc[-1] - counter.iloc[0]) if len(counter) > 1 else None
+    counter = _known(floats(view.engine["preemptions_total"]))
+    return float(counter[-1] - counter[0]) if counter.size > 1 else None
 
 
 def _cost(view: LevelView) -> float | None:

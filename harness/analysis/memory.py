@@ -73,11 +73,6 @@ def size(
     pool = None
     if model.weights_bytes is not None:
         pool = int(memory_bytes * memory_fraction) - model.weights_bytes - other_bytes
-    notes = [f"a sequence takes whole blocks of {block_tokens} tokens"]
-    if other_bytes == 0:
-        notes.append("activations, graphs and communication buffers are not counted")
-    if model.weights_bytes is None:
-        notes.append("the weights' size is unknown: no safetensors file lies beside config.json")
     return MemoryPlan(
         model=model.name,
         weights_bytes=model.weights_bytes,
@@ -88,8 +83,17 @@ def size(
         memory_fraction=memory_fraction,
         pool_bytes=None if pool is None else max(0, pool),
         sequences=None if pool is None else max(0, pool // each),
-        notes=tuple(notes),
+        notes=_notes(model, other_bytes, block_tokens),
     )
+
+
+def _notes(model: _Model, other_bytes: int, block_tokens: int) -> tuple[str, ...]:
+    notes = [f"a sequence takes whole blocks of {block_tokens} tokens"]
+    if other_bytes == 0:
+        notes.append("activations, graphs and communication buffers are not counted")
+    if model.weights_bytes is None:
+        notes.append("the weights' size is unknown: no safetensors file lies beside config.json")
+    return tuple(notes)
 
 
 def _check(

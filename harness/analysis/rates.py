@@ -3,16 +3,20 @@
 from collections.abc import Callable
 
 import numpy as np
-import numpy.typing as npt
 
-from harness.analysis.frame import Floats, chunk_token_counts, ragged
-from harness.analysis.views import LevelView, good_rows, has_limits
+from harness.analysis.frame import Floats, chunk_token_counts, floats, ragged
+from harness.analysis.views import Flags, LevelView
 
 _SERIES_PIECES = (20, 200)  # a window is cut into one piece a second, between these numbers
 
 
 def rate_series(view: LevelView, name: str) -> Floats | None:
     """Amounts of a rate in equal pieces of the window, shape (pieces,); None: not measured."""
+    series: Floats | None = view.kept(f"series of {name}", lambda: _series(view, name))
+    return series
+
+
+def _series(view: LevelView, name: str) -> Floats | None:
     if view.is_empty or view.window_s <= 0:
         return None
     stamps_and_amounts = _RATES[name](view)
@@ -26,18 +30,21 @@ def rate_series(view: LevelView, name: str) -> Floats | None:
     return np.histogram(stamps[is_inside], bins=pieces, range=bounds, weights=weights)[0]
 
 
-def _tokens(view: LevelView, keep: npt.NDArray[np.bool_]) -> tuple[Floats, Floats]:
-    rows, stamps = ragged(view.rows["chunk_s"])
-    return stamps, np.where(keep[rows], chunk_token_counts(view.rows), 0.0)
+def _tokens(view: LevelView, keep: Flags) -> tuple[Floats, Floats]:
+    rows, stamps = view.kept("chunk rows", lambda: ragged(view.rows["chunk_s"]))
+    tokens = view.kept("chunk tokens", lambda: chunk_token_counts(view.rows))
+    return stamps, np.where(keep[rows], tokens, 0.0)
 
 
 def _ends(view: LevelView) -> Floats:
-    ends = view.rows["stream_end_s"].fillna(view.rows["last_s"])
-    return np.asarray(ends.where(view.rows["is_ok"]).to_numpy(dtype=np.float64))
+    """When each ok answer ended, NaN for others."""
+    ends, last = floats(view.rows["stream_end_s"]), floats(view.rows["last_s"])
+    ends = np.where(np.isnan(ends), last, ends)
+    return np.asarray(np.where(view.rows["is_ok"].to_numpy(dtype=bool), ends, np.nan))
 
 
 def _all_tokens(view: LevelView) -> tuple[Floats, Floats]:
-    return _tokens(view, ~view.rows["is_failed"].to_numpy())
+    return _tokens(view, ~view.rows["is_failed"].to_numpy(dtype=bool))
 
 
 def _finished_tokens(view: LevelView) -> tuple[Floats, Floats]:
@@ -45,9 +52,7 @@ def _finished_tokens(view: LevelView) -> tuple[Floats, Floats]:
 
 
 def _good_tokens(view: LevelView) -> tuple[Floats, Floats] | None:
-    if view.slo is None or not has_limits(view.slo):
-        return None
-    return _tokens(view, good_rows(view.rows, view.slo))
+    return _tokens(view, view.good) if view.has_slo else None
 
 
 def _completions(view: LevelView) -> tuple[Floats, Floats]:
@@ -56,13 +61,11 @@ def _completions(view: LevelView) -> tuple[Floats, Floats]:
 
 
 def _good_completions(view: LevelView) -> tuple[Floats, Floats] | None:
-    if view.slo is None or not has_limits(view.slo):
-        return None
-    return _ends(view), good_rows(view.rows, view.slo).astype(np.float64)
+    return (_ends(view), view.good.astype(np.float64)) if view.has_slo else None
 
 
 def _offered(view: LevelView) -> tuple[Floats, Floats]:
-    due = view.measured["due_s"].to_numpy(dtype=np.float64)
+    due = view.column("due_s")
     return due, np.ones(due.size)
 
 

@@ -132,9 +132,11 @@ def estimate_percentile(
     n = pooled.size
     if n == 0:
         return Estimate(value=None)
+    needed = minimum_n(p, confidence)
+    if n < needed and p > _MEDIAN:
+        return Estimate(value=None, n=n, needed=needed)
     raw = float(np.partition(pooled, rank(n, p) - 1)[rank(n, p) - 1])
     n_eff = effective_n([run > raw for run in runs])
-    needed = minimum_n(p, confidence)
     if n >= needed:  # enough if they were independent
         needed = math.ceil(needed * n / n_eff)
     ranks = order_ranks(math.floor(n_eff + 1e-9), p, confidence)

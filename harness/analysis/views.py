@@ -1,16 +1,19 @@
 """One level of one run, cut out of its frames, and the latencies that were felt in it."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
 from harness.analysis.facts import setting
-from harness.analysis.frame import Floats, ragged
+from harness.analysis.frame import Floats, floats, ragged
 from harness.config import SloConf
 from harness.types import Level, RunInfo
+
+Flags = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +31,36 @@ class LevelView:
     slo: SloConf | None = None
     price_per_hour: float | None = None
     time_to_ready_s: float | None = None
+    _kept: dict[str, Any] = field(default_factory=dict, repr=False)
+
+    def kept(self, key: str, make: Callable[[], Any]) -> Any:
+        """What `make` gives, made once for a view: frames are slow to ask again."""
+        if key not in self._kept:
+            self._kept[key] = make()
+        return self._kept[key]
+
+    def column(self, name: str) -> Floats:
+        """A column of the measured requests as floats, missing as NaN; bools as 0 and 1."""
+        values: Floats = self.kept(name, lambda: floats(self.measured[name]))
+        return values
+
+    def flag(self, name: str) -> Flags:
+        """A column of bools of the measured requests."""
+        values: Flags = self.kept(name, lambda: self.measured[name].to_numpy(dtype=bool))
+        return values
+
+    @property
+    def good(self) -> Flags:
+        """Which of `rows` meet the SLO; call only where `has_slo`."""
+        assert self.slo is not None
+        slo = self.slo
+        values: Flags = self.kept("good", lambda: good_rows(self.rows, slo))
+        return values
+
+    @property
+    def has_slo(self) -> bool:
+        """Whether there is an SLO that asks for anything."""
+        return has_limits(self.slo)
 
     @property
     def window_s(self) -> float:
@@ -37,7 +70,7 @@ class LevelView:
     @property
     def is_empty(self) -> bool:
         """No measured request, or all of them failed: nothing was measured (case C47)."""
-        return not bool((~self.measured["is_failed"]).any())
+        return bool(self.flag("is_failed").all())
 
 
 def level_view(
@@ -51,17 +84,21 @@ def level_view(
     time_to_ready_s: float | None = None,
 ) -> LevelView:
     """Cut one level out of a run's frames."""
-    rows = frame[frame["level"] == level.index].reset_index(drop=True)
+    rows = _where(frame, (frame["level"] == level.index).to_numpy(dtype=bool))
     return LevelView(
         level=level,
         rows=rows,
-        measured=rows[rows["is_measured"]].reset_index(drop=True),
+        measured=_where(rows, rows["is_measured"].to_numpy(dtype=bool)),
         engine=_inside(engine, level),
         host=_inside(host, level),
         slo=slo,
         price_per_hour=price_per_hour,
         time_to_ready_s=time_to_ready_s,
     )
+
+
+def _where(frame: pd.DataFrame, keep: Flags) -> pd.DataFrame:
+    return frame if keep.all() else frame[keep].reset_index(drop=True)
 
 
 def _inside(samples: pd.DataFrame, level: Level) -> pd.DataFrame:
@@ -85,16 +122,16 @@ def slo_of(info: RunInfo) -> SloConf | None:
     return slo if has_limits(slo) else None
 
 
-def good_rows(rows: pd.DataFrame, slo: SloConf) -> npt.NDArray[np.bool_]:
+def good_rows(rows: pd.DataFrame, slo: SloConf) -> Flags:
     """Whether each request is ok and meets every limit; an answer of one token has no TPOT."""
-    good = rows["is_ok"].to_numpy(dtype=bool)
+    good = rows["is_ok"].to_numpy(dtype=bool) & (rows["chunks"].to_numpy() > 0)
     if slo.ttft_s is not None:
-        good = good & (rows["ttft_s"] <= slo.ttft_s).to_numpy()
+        good = good & (floats(rows["ttft_s"]) <= slo.ttft_s)
     if slo.e2e_s is not None:
-        good = good & (rows["e2e_s"] <= slo.e2e_s).to_numpy()
+        good = good & (floats(rows["e2e_s"]) <= slo.e2e_s)
     if slo.tpot_s is not None:
-        good = good & ~(rows["tpot_s"] > slo.tpot_s).to_numpy()
-    return np.asarray(good & (rows["chunks"] > 0).to_numpy())
+        good = good & ~(floats(rows["tpot_s"]) > slo.tpot_s)
+    return np.asarray(good)
 
 
 def latency_sample(view: LevelView, column: str) -> tuple[Floats, Floats]:
@@ -103,20 +140,19 @@ def latency_sample(view: LevelView, column: str) -> tuple[Floats, Floats]:
     A request that was cut off counts +inf, its floor being what is known: its age, for TPOT
     the time since its first chunk over all tokens asked for. Gaps are those seen.
     """
-    rows = view.measured[~view.measured["is_failed"]]
+    is_failed = view.flag("is_failed")
     if column == "gaps_s":
-        gaps = ragged(rows[column])[1]
-        return gaps, gaps
-    values = rows[column].to_numpy(dtype=np.float64)
-    age = rows["censored_s"].to_numpy(dtype=np.float64)
+        rows, gaps = ragged(view.measured[column])
+        seen = gaps[~is_failed[rows]]
+        return seen, seen
+    values, age = view.column(column), view.column("censored_s")
     floor = age
     if column == "tpot_s":
-        since_first = age - rows["ttft_s"].to_numpy(dtype=np.float64)
-        asked = np.maximum(rows["planned_output_tokens"].to_numpy(dtype=np.float64) - 1, 1)
-        floor = np.nan_to_num(since_first / asked, nan=0.0)
-    is_cut = rows["is_censored"].to_numpy()
+        asked = np.maximum(view.column("planned_output_tokens") - 1, 1)
+        floor = np.nan_to_num((age - view.column("ttft_s")) / asked, nan=0.0)
+    is_cut = view.flag("is_censored")
     if column in ("ttft_s", "lag_s"):
         is_cut = is_cut & np.isnan(values)  # what had come before the cut is known
     values = np.where(is_cut, np.inf, values)
-    keep = ~np.isnan(values)
+    keep = ~np.isnan(values) & ~is_failed
     return values[keep], np.where(is_cut, floor, values)[keep]

@@ -22,20 +22,20 @@ _SLO = "cpu_small"
 def run_demo() -> int:
     """`bakeoff demo`: measure both scenarios, print the verdict, write `reports/demo.html`."""
     interruptible()
-    notes = Console(stderr=True)
+    notes = Console(stderr=True, markup=False, highlight=False)
     folder, code = Path("results/demo"), 0
     for experiment in _EXPERIMENTS:
-        task = RunTask(lambda text: notes.print(text, style="dim", highlight=False))
+        task = RunTask(lambda text: notes.print(text, style="dim", soft_wrap=True))
         code = max(code, run_hydra("bakeoff demo", [f"experiment={experiment}"], task))
         print_outcomes(notes, task)
     slo = load_slo(_SLO)
     summary, runs = read_summary([folder], slo)
     decision = recommend(summary, slo=slo, scenario="chat")
     page = write_report(summary, runs, Path("reports/demo.html"), slo=slo, decision=decision)
-    console = Console()
+    console = Console(markup=False, highlight=False)
     print_verdict(console, summary, slo)
     for line in decision_lines(decision):
-        console.print(line, highlight=False)
-    console.print(f"\nresults: {folder}\nreport:  {page}", highlight=False)
+        console.print(line)
+    console.print(f"\nresults: {folder}\nreport:  {page}", soft_wrap=True)
     sys.stdout.flush()
     return code if code != NoAnswerError.exit_code else 0

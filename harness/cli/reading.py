@@ -59,7 +59,7 @@ def write_html(store: Path | None, out: Path | None, slo_name: str) -> int:
     summary, runs = read_summary([folder], slo)
     path = out or Path("reports") / f"{folder.resolve().name}.html"
     write_report(summary, runs, path, slo=slo)
-    console = Console()
+    console = Console(markup=False)
     print_verdict(console, summary, slo)
     console.print(f"report: {path}", highlight=False, soft_wrap=True)
     return 0
@@ -71,7 +71,7 @@ def compare_two(a: Path, b: Path, *, as_json: bool) -> int:
     if as_json:
         print(msgspec.json.encode(summary.verdicts).decode())
     else:
-        print_verdict(Console(), summary, None)
+        print_verdict(Console(markup=False), summary, None)
     kinds = {verdict.kind for verdict in summary.verdicts}
     if not kinds:
         raise NoAnswerError(
@@ -115,6 +115,6 @@ def recommend_from(
 def print_decision(console: Console, decision: Decision) -> None:
     """The answer in sentences, the evidence, and the path that was walked."""
     for line in decision_lines(decision):
-        console.print(line, highlight=False)
+        console.print(line, highlight=False, markup=False)
     console.print(evidence_table(decision))
     console.print(path_tree(decision))

@@ -30,8 +30,8 @@ def interruptible() -> None:
 def run_sweep(overrides: Sequence[str]) -> int:
     """`bakeoff run`: measure, store, print the verdict; returns the exit code."""
     interruptible()
-    console = Console(stderr=True)
-    task = RunTask(lambda text: console.print(text, style="dim", highlight=False))
+    console = Console(stderr=True, markup=False, highlight=False)  # engines' words hold brackets
+    task = RunTask(lambda text: console.print(text, style="dim", soft_wrap=True))
     code = run_hydra("bakeoff run", overrides, task)
     if task.sweep is not None:
         print_outcomes(console, task)
@@ -47,14 +47,14 @@ def print_outcomes(console: Console, task: RunTask) -> None:
         console.print(
             f"{stored} runs were stored already and are used as they are; rerun=true measures "
             "them again",
-            highlight=False,
+            soft_wrap=True,
         )
     failed = [result for result in task.results if result.exit_code]
     if failed:
         good = len(task.results) - len(failed)
-        console.print(f"{good} ok, {len(failed)} failed:", highlight=False)
+        console.print(f"{good} ok, {len(failed)} failed:")
         for result in failed:
-            console.print(f"  {result.label}: {result.message}", highlight=False, soft_wrap=True)
+            console.print(f"  {result.label}: {result.message}", soft_wrap=True)
 
 
 def _print_sweep_verdict(task: RunTask) -> None:
@@ -68,12 +68,11 @@ def _print_sweep_verdict(task: RunTask) -> None:
         return
     slo = task.sweep.slo
     summary, _ = read_summary(folders, slo)
-    console = Console()
+    console = Console(markup=False, highlight=False)
     print_verdict(console, summary, slo)
-    console.print(f"results: {task.sweep.folder}", highlight=False, soft_wrap=True)
+    console.print(f"results: {task.sweep.folder}", soft_wrap=True)
     console.print(
         f"a page of it: bakeoff report {task.sweep.folder} --slo {slo.name}",
-        highlight=False,
         soft_wrap=True,
     )
 
@@ -89,7 +88,7 @@ def show_plan(overrides: Sequence[str], *, as_json: bool) -> int:
     if as_json:
         print(msgspec.json.encode(expected).decode())
         return code
-    console = Console()
+    console = Console(markup=False, highlight=False)
     console.print(_plan_table(expected))
     stored = len(sweep.schedule.stored)
     if stored:

@@ -26,13 +26,13 @@ def print_size(model: Path, memory_gib: float | None, context_tokens: int, *, as
     if as_json:
         print(msgspec.json.encode(fit).decode())
     else:
-        _print_plan(Console(), fit)
+        _print_plan(Console(markup=False, highlight=False), fit)
     return 0 if fit.sequences is None or fit.sequences > 0 else NoAnswerError.exit_code
 
 
 def _print_plan(console: Console, fit: MemoryPlan) -> None:
     if fit.sequences is None:
-        console.print(f"{fit.model}: how many sequences fit cannot be said.", highlight=False)
+        console.print(f"{fit.model}: how many sequences fit cannot be said.")
     else:
         console.print(
             f"{fit.model}: {count(fit.sequences)} sequences of {count(fit.context_tokens)} tokens "
@@ -49,4 +49,4 @@ def _print_plan(console: Console, fit: MemoryPlan) -> None:
     table.add_row("left for the KV cache", byte_size(fit.pool_bytes))
     console.print(table)
     for note in fit.notes:
-        console.print(f"note: {note}", highlight=False)
+        console.print(f"note: {note}")

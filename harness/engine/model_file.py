@@ -77,7 +77,7 @@ def file_sha256(path: Path) -> str:
 def model_facts(path: Path) -> dict[str, Any]:
     """What identifies a model file in a run's record: its name, size and hash."""
     return {
-        "model_file": path.name,
-        "model_bytes": path.stat().st_size,
-        "model_sha256": file_sha256(path),
+        "file": path.name,
+        "bytes": path.stat().st_size,
+        "sha256": file_sha256(path),
     }

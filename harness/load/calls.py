@@ -35,6 +35,8 @@ def http_bytes(call: HttpCall, *, host: str, request_id: str) -> bytes:
     }
     if call.body:
         headers["Content-Type"] = "application/json"
+    given = {name.lower() for name in call.headers}
+    headers = {name: value for name, value in headers.items() if name.lower() not in given}
     headers.update(call.headers)
     lines = [f"{call.method} {call.path} HTTP/1.1"]
     lines += [f"{name}: {value}" for name, value in headers.items()]

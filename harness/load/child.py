@@ -27,6 +27,7 @@ from harness.load.client import Client, resolve
 from harness.load.job import LoadJob, read_job
 from harness.load.journal import FLUSH_S, JournalWriter, Kind
 from harness.load.locust_users import UserPool
+from harness.load.open_files import raise_limit
 from harness.load.stage import Stage
 
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
@@ -55,8 +56,8 @@ class Player:
         """End the running level at once and play no further one; what was measured is kept."""
         self._is_aborted = True
         if self._stage is not None:
-            self._stage.is_stopped = True
-        self._client.cancel_all("aborted")
+            self._stage.stop()
+        self._client.cancel_all("cut off")
 
     def play(self) -> int:
         """Play all levels; returns the exit code: 0, or 6 when the disk refused the journal."""
@@ -101,6 +102,10 @@ class Player:
         drain_until_s = None
         while not pool.is_done:
             gevent.sleep(0.02)
+            if stage.is_over:  # every user may still wait for an answer
+                stage.close_window()
+            if self._is_aborted:  # also what was just about to be sent
+                self._client.cancel_all("cut off")
             if drain_until_s is None and stage.window_end_s is not None:
                 drain_until_s = monotonic() + self._job.drain_timeout_s
             if drain_until_s is not None and monotonic() > drain_until_s:
@@ -135,6 +140,7 @@ def main() -> int:
     if os.getppid() != parent:
         return 1
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides when to end
+    raise_limit()
     # The kernel begins to stamp lazily, when the first socket asks for it: hold one from the start.
     primer = gevent.monkey.get_original("socket", "socket")(AF_INET, SOCK_STREAM)
     stamps.enable(primer)

@@ -69,6 +69,7 @@ class _Body:
         self.head_s: float | None = None
         self.head: ResponseHead | None = None
         self.answer: Answer | None = None
+        self.is_whole = False
         self.parser = httptools.HttpResponseParser(self)
 
     def on_header(self, name: bytes, value: bytes) -> None:
@@ -86,6 +87,15 @@ class _Body:
 
     def on_body(self, data: bytes) -> None:
         self._pieces.append(data)
+
+    def on_message_complete(self) -> None:
+        self.is_whole = self.head is not None
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether the framing promised more than came; only a body without it may just end."""
+        framed = {"content-length", "transfer-encoding"} & set(self._headers)
+        return bool(framed) and not self.is_whole
 
     def feed(self, t_s: float, data: bytes) -> None:
         """Take one read of the socket; the body bytes in it are one read of the answer."""
@@ -225,6 +235,8 @@ class JournalDecoder:
             head = ResponseHead(status=0)
             answer = Answer(self.adapter.decoder(head), count_tokens=self.count_tokens)
             answer.fail(end_s, *_failure(reason if reason != "eof" else "reset: closed"))
+        elif reason == "eof" and body.is_cut and answer.finish_reason is None:
+            answer.fail(end_s, ErrorClass.CONNECTION_ERROR, "closed in the middle of the answer")
         elif reason in {"complete", "eof"}:
             answer.end(end_s)
         else:

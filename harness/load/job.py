@@ -12,7 +12,7 @@ class LevelJob:
 
     Open if `users` is None: then each call has its own due time. A closed level ends when its
     calls are used up, or after `duration_s`. `steady_ratio`: for a warm-up, end early once three
-    rounds in a row differ by less than this in their time per read.
+    rounds of two answers a user differ by less than this in how long they took.
     """
 
     name: str

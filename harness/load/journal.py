@@ -90,7 +90,8 @@ class JournalWriter:
 def read_entries(path: Path) -> Iterator[Entry]:
     """All whole entries of a journal in the order written; a cut last one is left out."""
     with path.open("rb") as file:
-        if file.read(len(MAGIC)) != MAGIC:
+        magic = file.read(len(MAGIC))
+        if not MAGIC.startswith(magic):
             raise StoreFormatError(f"{path}: not a journal of this version")
         while len(head := file.read(HEADER.size)) == HEADER.size:
             kind, request, t_s, extra, size = HEADER.unpack(head)

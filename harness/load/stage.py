@@ -6,10 +6,9 @@ played can be read and tested without it.
 """
 
 from dataclasses import dataclass, field
-from statistics import median
 from time import monotonic
 
-import gevent
+from gevent.event import Event
 from gevent.pool import Group
 
 from harness.load.calls import Calls
@@ -33,25 +32,39 @@ class Stage:
     journal: JournalWriter
     start_s: float = 0.0
     window_end_s: float | None = None
-    is_stopped: bool = False
     running: Group = field(default_factory=Group)
+    _stopped: Event = field(default_factory=Event)
     _next: int = 0
+    _answers: int = 0
+    _round_start_s: float = 0.0
     _rounds: list[float] = field(default_factory=list)
-    _round: list[float] = field(default_factory=list)
 
     def begin(self) -> None:
         """Start the level's clock."""
-        self.start_s = monotonic()
+        self.start_s = self._round_start_s = monotonic()
+
+    def stop(self) -> None:
+        """End the level now; who sleeps until the next request is due wakes up."""
+        self._stopped.set()
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether the level was ended before its time."""
+        return bool(self._stopped.is_set())
 
     def take(self) -> int | None:
         """The next call's index, or None: the supply or the time is over."""
-        over_s = self.level.duration_s
-        is_late = over_s is not None and monotonic() >= self.start_s + over_s
-        if self.is_stopped or is_late or self._next >= self.level.count:
+        if self.is_stopped or self.is_over or self._next >= self.level.count:
             self.close_window()
             return None
         self._next += 1
         return self.level.first + self._next - 1
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the level's time is up; never for a level that only counts its requests."""
+        over_s = self.level.duration_s
+        return over_s is not None and monotonic() >= self.start_s + over_s
 
     @property
     def is_exhausted(self) -> bool:
@@ -92,41 +105,43 @@ class Stage:
             else:
                 due_s += backoff_s
                 backoff_s = min(2 * backoff_s, _LAST_BACKOFF_S)
-            wait_s = due_s - monotonic()
-            if wait_s > 0:
-                gevent.sleep(wait_s)
+            self._sleep_until(due_s)
 
     def play_open(self) -> None:
         """All arrivals of an open load, each started at its own due time."""
         for offset in range(self.level.count):
             index = self.level.first + offset
             due_s = self.start_s + (self.calls[index].due_s or 0.0)
-            wait_s = due_s - monotonic()
-            if wait_s > 0:
-                gevent.sleep(wait_s)
+            self._sleep_until(due_s)
             if self.is_stopped:
                 break
             self._next += 1
             self.running.spawn(self.play, index, due_s, "")
-        self._wait_for_end()
+        if self.level.duration_s is not None:
+            self._sleep_until(self.start_s + self.level.duration_s)
         self.close_window()
         self.running.join()
 
-    def _wait_for_end(self) -> None:
+    def _sleep_until(self, due_s: float) -> None:
+        """Sleep until then, or until the level ends: nothing is sent after it."""
         if self.level.duration_s is not None:
-            while not self.is_stopped and monotonic() < self.start_s + self.level.duration_s:
-                gevent.sleep(0.02)
+            due_s = min(due_s, self.start_s + self.level.duration_s)
+        while not self.is_stopped and (wait_s := due_s - monotonic()) > 0:
+            self._stopped.wait(wait_s)  # may wake a little early
 
     def _note_round(self, end_s: float) -> None:
-        """In a steady warm-up: stop the level once the time per round stands still."""
+        """In a steady warm-up: stop the level once the time per round stands still.
+
+        A round is two answers a user; answers of users in step end together, so that the times
+        between single ones would say nothing.
+        """
         if self.level.steady_ratio is None or self.level.users is None:
             return
-        self._round.append(end_s)
-        if len(self._round) < 2 * self.level.users:
+        self._answers += 1
+        if self._answers % (2 * self.level.users):
             return
-        gaps = [b - a for a, b in zip(self._round, self._round[1:], strict=False)]
-        self._rounds.append(median(gaps) if gaps else 0.0)
-        self._round.clear()
+        self._rounds.append(end_s - self._round_start_s)
+        self._round_start_s = end_s
         last = self._rounds[-_ROUNDS_ALIKE:]
         if len(last) == _ROUNDS_ALIKE and max(last) <= min(last) * (1 + self.level.steady_ratio):
-            self.is_stopped = True
+            self.stop()

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 from harness.analysis.model import Candidate, Cell, Summary
 from harness.config import SloConf
+from harness.report.answer import keeps_slo
 from harness.report.columns import COST, Column, used_columns
 from harness.report.names import candidates_of
 from harness.report.tables import Number, number_of
-from harness.report.text import keeps_slo
 from harness.units import number
 
 _HOW = (

@@ -1,50 +1,51 @@
 """Raw samples for the distribution figures, by the same functions as the metrics."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 
 from harness.analysis.candidates import workload_of
 from harness.analysis.frame import Floats, request_frame
 from harness.analysis.model import Cell
-from harness.analysis.views import LevelView, latency_sample, level_view
+from harness.analysis.views import latency_sample, level_view
 from harness.store import StoredRun
 
+_COLUMNS = ("ttft_s", "gaps_s")
 _MAX_POINTS = 240
 
 
 class Samples:
-    """Samples of a summary's cells; each run is read once, at the first question about it."""
+    """Samples of a summary's cells; each run is read once, and only its samples are kept."""
 
     def __init__(self, runs: Mapping[str, StoredRun]) -> None:
         self._runs = runs
-        self._views: dict[str, dict[str, list[LevelView]]] = {}
+        self._read: dict[str, dict[tuple[str, str], list[Floats]]] = {}
 
     def pooled(self, cell: Cell, column: str) -> Floats:
         """All runs of a cell together, ascending, in s.
 
-        `column` as in `latency_sample`: +inf where a request was cut off before it had the
-        figure, so that a curve over it stays below one instead of hiding the wait.
+        `column`: `ttft_s` or `gaps_s`, as in `latency_sample`: +inf where a request was cut off
+        before it had the figure, so that a curve over it stays below one instead of hiding the
+        wait.
         """
-        parts = [latency_sample(view, column)[0] for view in self._cell_views(cell)]
+        parts: list[Floats] = []
+        for run_id in cell.run_ids:
+            if run_id in self._runs and run_id not in self._read:
+                self._read[run_id] = _samples(self._runs[run_id])
+            parts += self._read.get(run_id, {}).get((cell.workload.key, column), [])
         return np.sort(np.concatenate(parts)) if parts else np.empty(0)
 
-    def _cell_views(self, cell: Cell) -> Iterator[LevelView]:
-        for run_id in cell.run_ids:
-            if run_id in self._runs:
-                if run_id not in self._views:
-                    self._views[run_id] = _views(self._runs[run_id])
-                yield from self._views[run_id].get(cell.workload.key, [])
 
-
-def _views(run: StoredRun) -> dict[str, list[LevelView]]:
+def _samples(run: StoredRun) -> dict[tuple[str, str], list[Floats]]:
     frame = request_frame(run)
     engine, host = run.engine_samples().to_pandas(), run.host_samples().to_pandas()
-    views: dict[str, list[LevelView]] = {}
+    samples: dict[tuple[str, str], list[Floats]] = {}
     for level in run.info.levels:
         view = level_view(frame, level, engine=engine, host=host)
-        views.setdefault(workload_of(run.info, level).key, []).append(view)
-    return views
+        key = workload_of(run.info, level).key
+        for column in _COLUMNS:
+            samples.setdefault((key, column), []).append(latency_sample(view, column)[0])
+    return samples
 
 
 def curve(values: Floats) -> tuple[Floats, Floats]:

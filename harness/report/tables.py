@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from harness.analysis.metrics import METRICS
 from harness.analysis.model import Cell, Summary
 from harness.report.columns import Column, column_of, interval_text, used_columns, value_text
 from harness.report.names import candidate_labels, candidates_of, workloads_of
@@ -10,6 +11,7 @@ from harness.types import Estimate, Verdict, VerdictKind
 from harness.units import number
 
 _NOTHING = Estimate(value=None)
+_ORDER = {metric.name: i for i, metric in enumerate(METRICS)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +118,7 @@ def pair_tables(summary: Summary) -> list[PairTable]:
     tables = []
     for a, b in dict.fromkeys((v.a, v.b) for v in summary.verdicts):
         mine = [v for v in summary.verdicts if (v.a, v.b) == (a, b)]
-        names = list(dict.fromkeys(v.metric for v in mine))
+        names = sorted({v.metric for v in mine}, key=lambda name: _ORDER.get(name, len(_ORDER)))
         rows = tuple(
             (workload.label, tuple(_verdict_cell(mine, workload.key, name) for name in names))
             for workload in workloads_of(summary)

@@ -30,6 +30,7 @@ from harness.errors import (
 from harness.load.decode import Decoded, JournalDecoder
 from harness.load.driver import LoadProcess
 from harness.run.identity import plain_config, run_id
+from harness.run.interrupt import held_back
 from harness.run.load_job import PreparedLoad, prepare_load
 from harness.run.preflight import Prepared
 from harness.store import SCHEMA_VERSION, finish_run, new_run_folder, write_plan, write_tables
@@ -83,11 +84,12 @@ def measure(prepared: Prepared, sweep: Path, progress: Callable[[str], None]) ->
             _start_and_play(prepared, folder, measured, lock, progress)
     except StoreWriteError:
         raise
-    except (NotReadyError, EngineDiedError) as error:
+    except BakeoffError as error:
         measured.failure = error
     except KeyboardInterrupt:
         measured.failure = InterruptedRunError("interrupted; what was measured is kept")
-    return _store(prepared, folder, measured, started_at)
+    with held_back():
+        return _store(prepared, folder, measured, started_at)
 
 
 def _start_and_play(

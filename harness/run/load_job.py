@@ -3,12 +3,13 @@
 import time
 from array import array
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from harness.adapter import Adapter
 from harness.config import RunConf, WarmupMode
+from harness.errors import StoreWriteError
 from harness.load.calls import http_bytes, write_calls
 from harness.load.decode import Planned, PlayedLevel
 from harness.load.job import LevelJob, LoadJob
@@ -52,22 +53,29 @@ def prepare_load(
     base_url: str,
     folder: Path,
 ) -> PreparedLoad:
-    """Write the calls of all levels and of the warm-up into `folder`; returns the job."""
+    """Write the calls of all levels and of the warm-up into `folder`; returns the job.
+
+    StoreWriteError if the disk refuses.
+    """
     lengths = (array("L"), array("L"))
     users, count = warmup_size(conf)
     warmup = warmup_requests(conf, tokenizer, count)
-    host = urlsplit(base_url).netloc
+    host, prefix = urlsplit(base_url).netloc, urlsplit(base_url).path
 
     def calls() -> Iterator[tuple[bytes, float | None]]:
         for request in _all_requests(plan, warmup):
             lengths[0].append(request.input_tokens)
             lengths[1].append(request.max_output_tokens)
-            data = http_bytes(
-                adapter.encode(request), host=host, request_id=str(len(lengths[0]) - 1)
-            )
+            call = adapter.encode(request)
+            if prefix:
+                call = replace(call, path=prefix + call.path)
+            data = http_bytes(call, host=host, request_id=str(len(lengths[0]) - 1))
             yield data, request.due_s
 
-    total = write_calls(folder, calls())
+    try:
+        total = write_calls(folder, calls())
+    except OSError as error:
+        raise StoreWriteError(f"{folder}: cannot be written: {error.strerror}") from error
     warm = LevelJob(
         name="warm-up",
         first=total - len(warmup),

@@ -49,6 +49,7 @@ def check(conf: RunConf) -> Adapter:
         _check_target(conf)
     else:
         choose_port(conf.launch.port)
+        _check_binary(conf)
     if conf.model.path:
         check_model_file(_own_path(conf.model))
     _tokenizer_path(conf.model)
@@ -62,7 +63,7 @@ def prepare(conf: RunConf, progress: Callable[[str], None]) -> Prepared:
     """
     adapter = check(conf)
     environment = None
-    if conf.launch.mode is LaunchMode.PROCESS:
+    if needs_environment(conf):
         environment = ensure_environment(conf.engine.name, job_recipe(conf), progress=progress)
     model_path = find_model(conf.model, environment)
     tokenizer = cached_tokenizer(model_path, _tokenizer_path(conf.model))
@@ -119,10 +120,16 @@ def _own_path(model: ModelConf) -> Path:
     return Path(model.path).expanduser().resolve()
 
 
+def needs_environment(conf: RunConf) -> bool:
+    """Whether a job runs out of the engine's environment, or finds its model in it."""
+    has_own_binary = bool(conf.engine.args.get("binary"))
+    model_is_packaged = bool(conf.model.package_file) and not conf.model.path
+    return conf.launch.mode is LaunchMode.PROCESS and (not has_own_binary or model_is_packaged)
+
+
 def can_prepare(conf: RunConf) -> bool:
     """Whether `prepare` would install nothing."""
-    is_ours = conf.launch.mode is LaunchMode.PROCESS
-    return not is_ours or installed(conf.engine.name, job_recipe(conf)) is not None
+    return not needs_environment(conf) or installed(conf.engine.name, job_recipe(conf)) is not None
 
 
 def _tokenizer_path(model: ModelConf) -> Path | None:
@@ -132,6 +139,15 @@ def _tokenizer_path(model: ModelConf) -> Path | None:
     if not path.is_file():
         raise ConfigError(f"model.tokenizer={model.tokenizer}: no such file; give a tokenizer.json")
     return path
+
+
+def _check_binary(conf: RunConf) -> None:
+    binary = conf.engine.args.get("binary")
+    if binary and shutil.which(str(binary)) is None:
+        raise ConfigError(
+            f"engine.args.binary={binary}: no such program, or not executable; give the path of "
+            "the server's program, or leave it out for the engine's own environment"
+        )
 
 
 def _check_target(conf: RunConf) -> None:

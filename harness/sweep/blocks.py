@@ -6,8 +6,8 @@ from pathlib import Path
 from random import Random
 
 from harness.config import RunConf
-from harness.store import open_runs
-from harness.types import Outcome
+from harness.store import open_runs, run_folders
+from harness.types import Doubt, Outcome
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,16 +27,17 @@ class Schedule:
     stored: tuple[Path, ...]
 
 
-def finished_runs(store: Path) -> dict[str, Path]:
-    """Content hash to folder of every finished, valid run in a store; damaged ones left out."""
-    if not store.is_dir():
-        return {}
-    opened = open_runs(store, strict=False) if any(store.rglob("run.json")) else None
-    return {
+def finished_runs(store: Path) -> tuple[dict[str, Path], tuple[Doubt, ...]]:
+    """Content hash to folder of every finished, valid run in a store, and what is damaged."""
+    if not store.is_dir() or not any(run_folders(store)):
+        return {}, ()
+    opened = open_runs(store, strict=False)
+    finished = {
         run.info.content_hash: run.folder
-        for run in (opened.runs if opened else ())
+        for run in opened.runs
         if run.info.ended_at and run.info.outcome is Outcome.OK
     }
+    return finished, opened.doubts
 
 
 def schedule(

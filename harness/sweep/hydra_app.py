@@ -26,6 +26,7 @@ from harness.sweep.compose import register_schemas
 from harness.sweep.messages import clean_message
 
 _PARENT, _NAME = "hydra_plugins", "bakeoff_blocks"
+_FREE_KEYS = ("engine.args.", "engine.env.")
 
 
 class Task(Protocol):
@@ -64,7 +65,7 @@ class BlockSweeper(Sweeper):
         from hydra._internal.core_plugins.basic_sweeper import BasicSweeper  # noqa: PLC0415
 
         # the command line comes last, so that it replaces what an experiment sweeps
-        swept = [f"{key}={value}" for key, value in self._params.items()]
+        swept = [_opened(f"{key}={value}") for key, value in self._params.items()]
         parser = OverridesParser.create(config_loader=self._loader)
         overrides = parser.parse_overrides([*swept, *arguments])
         [jobs] = BasicSweeper.split_arguments(overrides, None)
@@ -106,7 +107,7 @@ def run_hydra(program: str, arguments: Sequence[str], task: Task) -> int:
     _register_sweeper()
     results: list[int] = []
     watched = _Watched(task, results)
-    argv, sys.argv = sys.argv, [program, *_marked_as_sweep(arguments)]
+    argv, sys.argv = sys.argv, [program, *_marked_as_sweep([_opened(item) for item in arguments])]
     try:
         decorate = hydra.main(config_path=str(conf_dir()), config_name="config", version_base="1.3")
         decorate(watched)()
@@ -117,6 +118,11 @@ def run_hydra(program: str, arguments: Sequence[str], task: Task) -> int:
     finally:
         sys.argv = argv
     return results[0] if results else 0
+
+
+def _opened(argument: str) -> str:
+    """Raw arguments and variables are keys that no schema knows: no `+` is asked for them."""
+    return f"++{argument}" if argument.startswith(_FREE_KEYS) else argument
 
 
 def _marked_as_sweep(arguments: Sequence[str]) -> list[str]:

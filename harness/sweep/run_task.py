@@ -9,7 +9,7 @@ from typing import Any
 from omegaconf import DictConfig
 
 from harness.config import LaunchMode, RunConf, SloConf
-from harness.errors import ConfigError, InterruptedRunError
+from harness.errors import BakeoffError, ConfigError, InterruptedRunError, StoreWriteError
 from harness.run.job import JobResult, measure
 from harness.run.preflight import Prepared, can_prepare, check, prepare
 from harness.sweep.blocks import BlockJob, Schedule, finished_runs, schedule
@@ -31,12 +31,14 @@ class RunTask:
     """Measures a sweep: every job of every block. `is_preview`: only look, install nothing.
 
     `results` holds what was measured so far, also when the sweep is interrupted.
+    An interrupt or a full disk ends the sweep, whatever a launcher would still start.
     """
 
     def __init__(self, progress: Callable[[str], None], *, is_preview: bool = False) -> None:
         self._progress = progress
         self._is_preview = is_preview
         self._prepared: dict[str, Prepared] = {}
+        self._end: BakeoffError | None = None
         self.sweep: SweepPlan | None = None
         self.results: list[JobResult] = []
 
@@ -59,7 +61,11 @@ class RunTask:
             ]
             for number in range(first.repeats)
         ]
-        finished = {} if _is_measured_anew(confs) else finished_runs(Path(first.store))
+        finished: dict[str, Path] = {}
+        if not _is_measured_anew(confs):
+            finished, doubts = finished_runs(Path(first.store))
+            for doubt in doubts:
+                self._progress(doubt.what)
         self.sweep.schedule = schedule(blocks, finished, seed=first.seed)
         launched = [[list(job.overrides) for job in block] for block in self.sweep.schedule.blocks]
         self.sweep.confs = [job.conf for block in self.sweep.schedule.blocks for job in block]
@@ -80,10 +86,17 @@ class RunTask:
 
     def __call__(self, config: DictConfig) -> JobResult:
         """Measure one job; called by Hydra's launcher."""
-        conf = to_run_conf(config)
-        prepared = self._find(conf)
+        if self._end is not None:
+            raise self._end  # a launcher goes on after a failed job
+        try:
+            return self._measure(to_run_conf(config))
+        except (InterruptedRunError, StoreWriteError) as error:
+            self._end = error
+            raise
+
+    def _measure(self, conf: RunConf) -> JobResult:
         folder = Path(conf.store) / conf.name
-        result = measure(prepared, folder, self._progress)
+        result = measure(self._find(conf), folder, self._progress)
         self.results.append(result)
         if result.outcome is Outcome.INTERRUPTED:
             raise InterruptedRunError(

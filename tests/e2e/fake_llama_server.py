@@ -4,7 +4,9 @@
 Environment: FAKE_LISTEN_S, FAKE_HEALTH_S, FAKE_READY_S (seconds after start at which the port
 opens, health is 200, completions work), FAKE_TTFT_S, FAKE_TOKEN_S, FAKE_DIE_S (kills itself with
 SIGKILL so long after the first streamed request), FAKE_STATUS (answer to every stream),
-FAKE_EXIT (message to print before ending with 1 at once).
+FAKE_EXIT (message to print before ending with 1 at once), FAKE_REPLAY (a case file, *.sse or
+*.http.json: what every stream is answered), FAKE_BUSY_AFTER (streams of more than one token after
+this many take a minute).
 """
 
 import argparse
@@ -14,6 +16,7 @@ import os
 import signal
 import sys
 import time
+from pathlib import Path
 
 START_S = time.monotonic()
 
@@ -29,6 +32,7 @@ class Server:
         self.busy = 0
         self.waiting = 0
         self.tokens = 0
+        self.streams = 0
 
     async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -66,8 +70,15 @@ class Server:
             ]
             self.json(writer, 200, rows)
         elif path == "/props":
-            self.json(writer, 200, {"total_slots": self.count, "build_info": "fake",
-                                    "default_generation_settings": {"n_ctx": 512}})
+            self.json(
+                writer,
+                200,
+                {
+                    "total_slots": self.count,
+                    "build_info": "fake",
+                    "default_generation_settings": {"n_ctx": 512},
+                },
+            )
         else:
             self.json(writer, 404, {"error": {"message": "File Not Found", "code": 404}})
         await writer.drain()
@@ -84,6 +95,9 @@ class Server:
             status = int(os.environ["FAKE_STATUS"])
             self.json(writer, status, {"error": {"message": "told to fail", "code": status}})
             return
+        if count > 1 and (case := os.environ.get("FAKE_REPLAY")):
+            await self.replay(json.loads(Path(case).read_text(encoding="latin-1")), writer)
+            return
         self.waiting += 1
         async with self.slots:
             self.waiting -= 1
@@ -98,19 +112,42 @@ class Server:
             b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
             b"Transfer-Encoding: chunked\r\n\r\n"
         )
+        self.streams += count > 1
+        token_s = setting("FAKE_TOKEN_S", 0.005)
+        if count > 1 and self.streams > setting("FAKE_BUSY_AFTER", 1e9):
+            token_s = 60.0 / count
         await asyncio.sleep(setting("FAKE_TTFT_S", 0.02))
         for k in range(count):
             if k:
-                await asyncio.sleep(setting("FAKE_TOKEN_S", 0.005))
+                await asyncio.sleep(token_s)
             self.tokens += 1
             self.event(writer, {"choices": [{"text": " w", "index": 0, "finish_reason": None}]})
             await writer.drain()
-        prompt = len(str(body.get("prompt", ""))) // 5 + 1
-        usage = {"prompt_tokens": prompt, "completion_tokens": count,
-                 "prompt_tokens_details": {"cached_tokens": 0}}
+        prompt = len(str(body.get("prompt", "")))
+        usage = {
+            "prompt_tokens": prompt,
+            "completion_tokens": count,
+            "prompt_tokens_details": {"cached_tokens": 0},
+        }
         last = {"choices": [{"text": "", "index": 0, "finish_reason": "length"}], "usage": usage}
         self.event(writer, last)
         self.chunk(writer, b"data: [DONE]\n\n")
+        writer.write(b"0\r\n\r\n")
+
+    async def replay(self, case: object, writer: asyncio.StreamWriter) -> None:
+        reply = (
+            case["replies"][0]
+            if isinstance(case, dict)
+            else {"status": 200, "headers": {"Content-Type": "text/event-stream"}, "body": case}
+        )
+        head = f"HTTP/1.1 {reply['status']} X\r\nTransfer-Encoding: chunked\r\n"
+        head += "".join(f"{name}: {value}\r\n" for name, value in reply["headers"].items())
+        writer.write(head.encode() + b"\r\n")
+        for delay_ms, text in reply["body"]:
+            await asyncio.sleep(delay_ms / 1000)
+            if text:
+                self.chunk(writer, text.encode("latin-1"))
+                await writer.drain()
         writer.write(b"0\r\n\r\n")
 
     def event(self, writer: asyncio.StreamWriter, content: dict) -> None:
@@ -126,8 +163,8 @@ class Server:
     @staticmethod
     def raw(writer: asyncio.StreamWriter, status: int, body: bytes, kind: str) -> None:
         writer.write(
-            f"HTTP/1.1 {status} X\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n\r\n"
-            .encode() + body
+            f"HTTP/1.1 {status} X\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+            + body
         )
 
 

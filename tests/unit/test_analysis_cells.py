@@ -229,11 +229,13 @@ def test_a_slow_engine_is_worse_and_the_verdict_names_keys(tmp_path: Path) -> No
 
 
 def test_of_equal_runs_the_newest_measured_one_counts(tmp_path: Path) -> None:
-    same = {"content_hash": "same"}
-    old = make_info(run_id="old", ended_at="2026-11-29T00:00:00+00:00", **same)
-    new = make_info(run_id="new", ended_at="2026-11-30T00:00:00+00:00", **same)
+    old = make_info(run_id="old", ended_at="2026-11-29T00:00:00+00:00", content_hash="same")
+    new = make_info(run_id="new", ended_at="2026-11-30T00:00:00+00:00", content_hash="same")
     broken = make_info(
-        run_id="broken", outcome=Outcome.DIED, ended_at="2026-11-30T09:00:00+00:00", **same
+        run_id="broken",
+        outcome=Outcome.DIED,
+        ended_at="2026-11-30T09:00:00+00:00",
+        content_hash="same",
     )
     summary = summarise([_run(tmp_path, info) for info in (old, new, broken)])
     assert summary.cells[0].run_ids == ("new",)

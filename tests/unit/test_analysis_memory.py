@@ -163,7 +163,7 @@ def test_what_is_no_model_is_refused(tmp_path: Path) -> None:
         size(cut, memory_bytes=GIB, context_tokens=16)
     poor = tmp_path / "poor.gguf"
     _write_gguf(poor, with_layers=False)
-    with pytest.raises(ConfigError, match="no llama.block_count"):
+    with pytest.raises(ConfigError, match=r"no llama\.block_count"):
         size(poor, memory_bytes=GIB, context_tokens=16)
     (tmp_path / "config.json").write_text("[")
     with pytest.raises(ConfigError, match="not valid JSON"):

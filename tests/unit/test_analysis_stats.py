@@ -43,9 +43,7 @@ def test_ranks_are_those_of_the_exact_binomial(
     assert order_ranks(n, p) == ranks
 
 
-@pytest.mark.parametrize(
-    ("p", "n"), [(0.5, 6), (0.9, 36), (0.95, 72), (0.99, 368), (0.999, 3688)]
-)
+@pytest.mark.parametrize(("p", "n"), [(0.5, 6), (0.9, 36), (0.95, 72), (0.99, 368), (0.999, 3688)])
 def test_an_interval_exists_from_this_size_on(p: float, n: int) -> None:
     assert minimum_n(p) == n
     assert order_ranks(n, p) is not None

@@ -65,9 +65,9 @@ def test_a_hash_is_computed_again_only_after_a_change(cache: Path, tmp_path: Pat
     os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns + 1))
     assert file_sha256(path) == hashlib.sha256(b"GGUF2").hexdigest()
     assert model_facts(path) == {
-        "model_file": "m.gguf",
-        "model_bytes": 5,
-        "model_sha256": hashlib.sha256(b"GGUF2").hexdigest(),
+        "file": "m.gguf",
+        "bytes": 5,
+        "sha256": hashlib.sha256(b"GGUF2").hexdigest(),
     }
 
 

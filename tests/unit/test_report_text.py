@@ -9,8 +9,9 @@ from rich.console import Console
 
 from harness.analysis.model import Candidate, Cell, FailedRun, Summary, Workload
 from harness.config import SloConf
+from harness.report.answer import keeps_slo
 from harness.report.doubts import doubt_groups
-from harness.report.text import comparison_table, keeps_slo, verdict_lines
+from harness.report.text import comparison_table, verdict_lines
 from harness.report.winners import decided, leaders
 from harness.types import Doubt, Estimate, Outcome, Severity, Verdict, VerdictKind
 
@@ -116,6 +117,12 @@ def test_what_is_open_says_what_it_needs() -> None:
         "1 of 2 comparisons are inconclusive (TTFT P50 at chat, users=8); about 9 blocks instead "
         "of 4 would settle them: repeats=9. 1 of 2 comparisons are equivalent within the margin."
     )
+
+
+def test_where_no_number_of_blocks_is_known_the_reason_is_told() -> None:
+    reason = "one block in common: an interval needs repeats=4 or more"
+    lines = verdict_lines(summary(replace(verdict(VerdictKind.INCONCLUSIVE, 8), reason=reason)))
+    assert lines[1] == f"1 of 1 comparisons are inconclusive (TTFT P50 at chat, users=8): {reason}."
 
 
 def test_equal_candidates_are_called_equal() -> None:
