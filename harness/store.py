@@ -12,7 +12,7 @@ Format history (`schema_version`):
 import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -167,12 +167,12 @@ def finish_run(folder: Path, info: RunInfo) -> Path:
 
     A name that is taken gets `-2`, `-3`, ...: results are never overwritten.
     """
-    write_info(folder, info)
     final = folder.with_name(info.run_id)
     attempt = 1
     while final.exists():
         attempt += 1
         final = folder.with_name(f"{info.run_id}-{attempt}")
+    write_info(folder, replace(info, run_id=final.name))
     try:
         folder.rename(final)
     except OSError as error:

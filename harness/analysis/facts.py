@@ -15,21 +15,12 @@ _CPU_NOISE = re.compile(r"\((R|TM|r|tm)\)|\bCPU\b|\bProcessor\b|@.*")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """The hardware of a run; `cpu_cores`: those it may use; `gpus`: the name of each."""
+    """The hardware of a run. `label`: in a few words; `gpus`: the name of each."""
 
+    label: str
     cpu_model: str | None
     cpu_cores: int | None
     gpus: tuple[str, ...]
-
-    @property
-    def label(self) -> str:
-        """Such as `2 x NVIDIA H200` or `Intel Xeon, 2 cores`; equal for equal machines."""
-        if self.gpus:
-            counts = ((self.gpus.count(kind), kind) for kind in dict.fromkeys(self.gpus))
-            return " + ".join(f"{n} x {kind}" if n > 1 else kind for n, kind in counts)
-        model = " ".join(_CPU_NOISE.sub("", self.cpu_model or "").split()) or "unknown CPU"
-        unit = "core" if self.cpu_cores == 1 else "cores"
-        return f"{model}, {self.cpu_cores} {unit}" if self.cpu_cores else model
 
 
 def fact(info: RunInfo, path: str) -> Any:
@@ -50,15 +41,14 @@ def _at(value: Any, path: str) -> Any:
 
 
 def machine_of(info: RunInfo) -> Machine:
-    """The machine of a run."""
-    model = fact(info, "machine.cpu_model")
-    allowed = fact(info, "machine.cores_allowed")
-    cores = len(allowed) if allowed else fact(info, "machine.cores_logical")
+    """The machine of a run; cores are those that the run was allowed to use."""
+    model, allowed = fact(info, "machine.cpu_model"), fact(info, "machine.cores_allowed")
     gpus = fact(info, "machine.gpus") or ()
     return Machine(
+        label=str(fact(info, "machine.label") or model or "unknown machine"),
         cpu_model=None if model is None else str(model),
-        cpu_cores=None if cores is None else int(cores),
-        gpus=tuple(str(gpu.get("name") or "unknown GPU") for gpu in gpus),
+        cpu_cores=None if allowed is None else len(allowed),
+        gpus=tuple(str(gpu.get("name", "?")) for gpu in gpus),
     )
 
 

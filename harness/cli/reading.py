@@ -6,6 +6,7 @@ from pathlib import Path
 import msgspec
 from rich.console import Console
 
+from harness.analysis.arms import compare_summaries
 from harness.analysis.cells import summarise
 from harness.analysis.model import Summary
 from harness.cli.slo import load_slo
@@ -67,7 +68,8 @@ def write_html(store: Path | None, out: Path | None, slo_name: str) -> int:
 
 def compare_two(a: Path, b: Path, *, as_json: bool) -> int:
     """`bakeoff compare A B`; exit 7 if nothing in the two may be compared."""
-    summary, _ = read_summary([a, b], None)
+    parts = [read_summary([folder], None)[0] for folder in (a, b)]
+    summary = compare_summaries(*parts, names=_arm_names(a, b))
     if as_json:
         print(msgspec.json.encode(summary.verdicts).decode())
     else:
@@ -82,6 +84,12 @@ def compare_two(a: Path, b: Path, *, as_json: bool) -> int:
         reason = next(verdict.reason for verdict in summary.verdicts if verdict.reason)
         raise NoAnswerError(f"{a} and {b}: not comparable: {reason}")
     return 0
+
+
+def _arm_names(a: Path, b: Path) -> tuple[str, str]:
+    """What tells the two folders apart: their names, or A and B where those are equal."""
+    names = a.resolve().name, b.resolve().name
+    return names if names[0] != names[1] else ("A", "B")
 
 
 def recommend_from(

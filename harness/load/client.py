@@ -3,13 +3,15 @@
 from dataclasses import dataclass
 from socket import AF_INET6, SOCK_STREAM, AddressFamily
 from time import monotonic
-from typing import Any
+from typing import Any, NamedTuple
 
 import gevent.socket
 from gevent.hub import get_hub
 
 from harness.load.connection import Connection, Exchange
 from harness.load.journal import JournalWriter, Kind
+
+_FIRST_ERROR_STATUS = 400
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,6 +20,19 @@ class Target:
 
     family: AddressFamily
     address: tuple[Any, ...]
+
+
+class Ended(NamedTuple):
+    """How one request ended: when on the monotonic clock, why, and the HTTP status (0: none)."""
+
+    end_s: float
+    reason: str
+    status: int
+
+    @property
+    def is_good(self) -> bool:
+        """An answer came whole and is no HTTP error; what it says is not known here."""
+        return self.reason == "complete" and self.status < _FIRST_ERROR_STATUS
 
 
 class Client:
@@ -30,8 +45,8 @@ class Client:
         self._idle: list[Connection] = []
         self._busy: dict[int, Connection] = {}
 
-    def send(self, index: int, data: bytes) -> tuple[float, str]:
-        """Play one request to its end; returns (end on the monotonic clock, reason).
+    def send(self, index: int, data: bytes) -> Ended:
+        """Play one request to its end; returns when and why it ended.
 
         `reason` is `complete`, or why not; it is journalled. A kept-alive connection that had
         died before any byte of the answer is replaced once (servers close idle ones).
@@ -42,7 +57,7 @@ class Client:
             self._journal.append(Kind.RETRY, index, monotonic())
             exchange = self._attempt(index, data, None)
         self._journal.append(Kind.END, index, exchange.end_s, 0.0, exchange.reason.encode())
-        return exchange.end_s, exchange.reason
+        return Ended(exchange.end_s, exchange.reason, exchange.status)
 
     def cancel_all(self, reason: str) -> None:
         """Cut off every running request; their greenlets wake in the hub's next round."""

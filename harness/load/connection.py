@@ -30,7 +30,7 @@ _OK_STATUS = 200  # below it: interim answers (1xx), another head follows
 class Exchange:
     """One request and its answer on a connection; lives from `begin` until `finish`."""
 
-    __slots__ = ("complete", "end_s", "got_bytes", "index", "reason", "waiter")
+    __slots__ = ("complete", "end_s", "got_bytes", "index", "reason", "status", "waiter")
 
     def __init__(self, index: int) -> None:
         self.index = index
@@ -38,6 +38,7 @@ class Exchange:
         self.got_bytes = False
         self.complete = False
         self.reason = ""
+        self.status = 0
         self.end_s = 0.0
 
     @property
@@ -87,9 +88,10 @@ class Connection:
         """Listen for the answer and send the request; what goes wrong ends the exchange."""
         self._parser = httptools.HttpResponseParser(self)
         self._watcher.start(self._on_readable)
-        view = memoryview(data)
+        view, sent_s = memoryview(data), 0.0
         try:
             while view and not exchange.reason:
+                sent_s = monotonic()  # before the call: on loopback the answer may overtake its end
                 try:
                     view = view[self.sock.send(view) :]
                 except BlockingIOError:
@@ -99,12 +101,13 @@ class Connection:
         if view:
             self.is_alive = False  # answered or cut off before all of it was sent
         else:
-            self._journal.append(Kind.SENT, exchange.index, monotonic())
+            self._journal.append(Kind.SENT, exchange.index, sent_s)
 
     def on_message_complete(self) -> None:
         """Called by httptools inside `feed_data`; only notes it, waking comes after."""
-        if self._exchange is not None and self._parser.get_status_code() >= _OK_STATUS:
-            self._exchange.complete = True
+        status = self._parser.get_status_code()
+        if self._exchange is not None and status >= _OK_STATUS:
+            self._exchange.complete, self._exchange.status = True, status
             self.is_alive = self._parser.should_keep_alive()  # only true to ask in here
 
     def _on_readable(self) -> None:

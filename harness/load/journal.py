@@ -27,7 +27,7 @@ class Kind(IntEnum):
     OPEN = 0  # (wall clock; JSON: versions, pid)
     DUE = 1  # t_s is the due time (level; user as text or empty)
     CONNECTED = 2  # t_s when connected (seconds it took)
-    SENT = 3  # t_s the last request byte was handed over
+    SENT = 3  # t_s when the last request bytes were handed over
     READ = 4  # t_s by the kernel's stamp (lateness; bytes)
     READ_USER = 5  # t_s by our clock (0; bytes)
     END = 6  # (0; reason)

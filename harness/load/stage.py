@@ -12,7 +12,7 @@ from gevent.event import Event
 from gevent.pool import Group
 
 from harness.load.calls import Calls
-from harness.load.client import Client
+from harness.load.client import Client, Ended
 from harness.load.job import LevelJob
 from harness.load.journal import JournalWriter, Kind
 
@@ -88,7 +88,7 @@ class Stage:
             else:
                 self.window_end_s = min(now_s, self.start_s + over_s)
 
-    def play(self, index: int, due_s: float, user: str) -> tuple[float, str]:
+    def play(self, index: int, due_s: float, user: str) -> Ended:
         """Send one call; returns when its answer ended and why."""
         self.journal.append(Kind.DUE, index, due_s, self.number, user.encode())
         return self.client.send(index, self.calls[index].data)
@@ -97,11 +97,11 @@ class Stage:
         """One user of a closed load: the next request follows the last answer."""
         due_s, backoff_s = monotonic(), _FIRST_BACKOFF_S
         while (index := self.take()) is not None:
-            end_s, reason = self.play(index, due_s, str(user))
-            due_s = end_s + self.level.think_s
-            if reason == "complete":
+            ended = self.play(index, due_s, str(user))
+            due_s = ended.end_s + self.level.think_s
+            if ended.is_good:
                 backoff_s = _FIRST_BACKOFF_S
-                self._note_round(end_s)
+                self._note_round(ended.end_s)
             else:
                 due_s += backoff_s
                 backoff_s = min(2 * backoff_s, _LAST_BACKOFF_S)

@@ -5,7 +5,9 @@ Light on purpose: no pandas, matplotlib or jinja2.
 
 from collections.abc import Sequence
 
+from rich.box import SIMPLE_HEAD
 from rich.table import Table
+from rich.text import Text
 
 from harness.analysis.model import Cell, Summary
 from harness.config import SloConf
@@ -34,11 +36,14 @@ def _undecided(summary: Summary) -> str:
     if not open_ones:
         return f"{alike}; none is left open." if alike else f"All {total} comparisons are decided."
     text = f"{len(open_ones)} of {total} comparisons are inconclusive ({_some(summary, open_ones)})"
-    needed = [v.runs_needed for v in open_ones if v.runs_needed is not None]
-    blocks = max(v.blocks for v in open_ones)
+    needed = [v for v in open_ones if v.runs_needed is not None]
     if needed:
-        text += f"; about {max(needed)} blocks instead of {blocks} would settle them"
-        text += f": repeats={max(needed)}"
+        nearest = min(needed, key=lambda v: v.runs_needed or 0)
+        text += (
+            f"; the nearest to an answer, {_some(summary, [nearest])}, takes about "
+            f"{nearest.runs_needed} blocks instead of {nearest.blocks}: repeats="
+            f"{nearest.runs_needed}"
+        )
     elif open_ones[0].reason:
         text += f": {open_ones[0].reason}"
     return f"{text}. {alike[0].upper() + alike[1:]}." if alike else f"{text}."
@@ -71,29 +76,34 @@ def _trust(summary: Summary) -> str:
 
 
 def comparison_table(summary: Summary) -> Table:
-    """The main figures of each candidate at each workload, with intervals, 100 columns wide."""
-    table = Table(title=summary.title or None, title_justify="left", header_style="bold")
-    table.add_column("load", no_wrap=True)
-    table.add_column("candidate", overflow="fold")
+    """The main figures of each candidate at each workload, with 95 % intervals below them.
+
+    Fits 80 columns, the width of a pipe: the load is a line of its own above its candidates.
+    """
+    table = Table(title=summary.title or None, title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table.add_column("load\n  candidate", overflow="fold")
     columns = [column_of(metric) for metric in _TABLE_METRICS]
     for column in columns:
-        table.add_column(_head(column), justify="right")
-    table.add_column("n", justify="right")
+        table.add_column(_head(column), justify="right", no_wrap=True)
+    table.add_column("n", justify="right", no_wrap=True)
     for workload in workloads_of(summary):
+        table.add_row(Text(workload.label, style="bold"))
         cells = [c for c in summary.cells if c.workload.key == workload.key]
-        for position, cell in enumerate(cells):
+        for cell in cells:
             figures = [_figure(cell, column.metric) for column in columns]
-            place = workload.label if position == 0 else ""
-            is_last = position == len(cells) - 1
-            table.add_row(place, cell.candidate.label, *figures, f"{cell.n:,}", end_section=is_last)
+            name = Text(f"  {cell.candidate.label}")
+            table.add_row(name, *figures, f"{cell.n:,}", end_section=cell is cells[-1])
     return table
 
 
 def _head(column: Column) -> str:
-    return column.title if column.title.endswith(column.unit) else f"{column.title}\n{column.unit}"
+    if column.title.endswith(column.unit):
+        return column.title.replace(" ", "\n")
+    return f"{column.title}\n{column.unit}"
 
 
-def _figure(cell: Cell, metric: str) -> str:
+def _figure(cell: Cell, metric: str) -> Text:
     estimate, column = cell.metrics.get(metric, _NOTHING), column_of(metric)
-    interval = interval_text(estimate, column)
-    return value_text(estimate, column) + (f"\n{interval}" if interval else "")
+    text = Text(value_text(estimate, column).replace(", has", "\nhas"))
+    interval = "" if metric == "error_ratio" else interval_text(estimate, column)
+    return text.append(f"\n{interval}", style="dim") if interval else text

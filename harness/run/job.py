@@ -207,18 +207,23 @@ def _store(prepared: Prepared, folder: Path, measured: _Measured, started_at: st
         info,
         doubts=doubts,
         outcome=_outcome(failure),
-        diagnosis=str(failure) if failure else None,
+        diagnosis=_message(failure, folder, Path()) if failure else None,
         ended_at=datetime.now(UTC).isoformat(timespec="seconds"),
     )
     final = finish_run(folder, info)
     return JobResult(
-        run_id=info.run_id,
+        run_id=final.name,
         label=_label(prepared),
         folder=final,
         outcome=info.outcome,
         exit_code=failure.exit_code if failure else 0,
-        message=str(failure) if failure else "",
+        message=_message(failure, folder, final) if failure else "",
     )
+
+
+def _message(failure: BakeoffError, written: Path, final: Path) -> str:
+    """The failure with the log's path in the run's final folder, not in the hidden one."""
+    return str(failure).replace(str(written / "engine.log"), str(final / "engine.log"))
 
 
 def _info(prepared: Prepared, measured: _Measured, started_at: str) -> RunInfo:

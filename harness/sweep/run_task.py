@@ -38,6 +38,7 @@ class RunTask:
         self._progress = progress
         self._is_preview = is_preview
         self._prepared: dict[str, Prepared] = {}
+        self._swept: dict[str, str] = {}  # by content hash: what sets a job apart
         self._end: BakeoffError | None = None
         self.sweep: SweepPlan | None = None
         self.results: list[JobResult] = []
@@ -56,8 +57,8 @@ class RunTask:
         self.sweep = SweepPlan(folder=Path(first.store) / name, slo=first.slo)
         blocks = [
             [
-                self._block_job(replace(conf, name=name, block=number), overrides)
-                for conf, overrides in zip(confs, jobs, strict=True)
+                self._block_job(replace(conf, name=name, block=number), overrides, swept)
+                for conf, overrides, swept in zip(confs, jobs, _swept(jobs), strict=True)
             ]
             for number in range(first.repeats)
         ]
@@ -71,12 +72,13 @@ class RunTask:
         self.sweep.confs = [job.conf for block in self.sweep.schedule.blocks for job in block]
         return [] if self._is_preview else launched
 
-    def _block_job(self, conf: RunConf, overrides: Sequence[str]) -> BlockJob:
+    def _block_job(self, conf: RunConf, overrides: Sequence[str], swept: str) -> BlockJob:
         digest = ""  # nothing is stored under it
         if not self._is_preview or can_prepare(conf):
             prepared = prepare(conf, self._progress)
             digest = prepared.content_hash
             self._prepared[digest] = prepared
+            self._swept[digest] = swept
         own = [item for item in overrides if item.partition("=")[0] not in {"name", "block"}]
         return BlockJob(
             conf=conf,
@@ -96,7 +98,10 @@ class RunTask:
 
     def _measure(self, conf: RunConf) -> JobResult:
         folder = Path(conf.store) / conf.name
-        result = measure(self._find(conf), folder, self._progress)
+        prepared = self._find(conf)
+        result = measure(prepared, folder, self._progress)
+        if swept := self._swept.get(prepared.content_hash):
+            result = replace(result, label=f"{result.label} ({swept})")
         self.results.append(result)
         if result.outcome is Outcome.INTERRUPTED:
             raise InterruptedRunError(
@@ -117,6 +122,12 @@ class RunTask:
         if codes <= {0}:
             return 0
         return codes.pop() if len(codes) == 1 else 3
+
+
+def _swept(jobs: Sequence[Sequence[str]]) -> list[str]:
+    """For each job the overrides that not all jobs share."""
+    shared = set(jobs[0]).intersection(*map(set, jobs[1:]))
+    return [", ".join(item.lstrip("+") for item in job if item not in shared) for job in jobs]
 
 
 def _is_measured_anew(confs: Sequence[RunConf]) -> bool:

@@ -47,17 +47,18 @@ def write_job(
     levels: Sequence[LevelJob],
     *,
     due_s: Sequence[float | None] = (),
-    body: bytes = b"{}",
+    bodies: Mapping[str, bytes] | None = None,
     **settings: float,
 ) -> LoadJob:
-    """Write one POST per path into `folder`; `settings` are fields of LoadJob (short time-outs)."""
-    calls = [
-        (
-            http_bytes(HttpCall(path=path, body=body), host=f"127.0.0.1:{port}", request_id=str(i)),
-            due_s[i] if due_s else None,
-        )
-        for i, path in enumerate(paths)
-    ]
+    """Write one POST per path into `folder`; `settings` are fields of LoadJob (short time-outs).
+
+    `bodies`: what is posted to a path; `{}` where none is given.
+    """
+    calls: list[tuple[bytes, float | None]] = []
+    for i, path in enumerate(paths):
+        call = HttpCall(path=path, body=(bodies or {}).get(path, b"{}"))
+        data = http_bytes(call, host=f"127.0.0.1:{port}", request_id=str(i))
+        calls.append((data, due_s[i] if due_s else None))
     write_calls(folder, calls)
     values = {"request_timeout_s": 5.0, "drain_timeout_s": 5.0, "settle_s": 0.0, **settings}
     return LoadJob(

@@ -63,6 +63,7 @@ class ScriptedServer:
                 sock, _ = self._listener.accept()
             except OSError:  # closed
                 return
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # as engines do
             self._open.append(sock)
             thread = threading.Thread(target=self._serve, args=(sock, len(self._open)), daemon=True)
             self._threads.append(thread)

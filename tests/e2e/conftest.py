@@ -2,7 +2,6 @@
 
 import os
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -58,9 +57,9 @@ def cases() -> Path:
 
 
 @pytest.fixture(scope="session")
-def engine_cache() -> Iterator[Path]:
+def engine_cache() -> Path:
     """The user's own cache, where the embedded engine is installed once and stays."""
-    yield cache_dir()
+    return cache_dir()
 
 
 @pytest.fixture(scope="session")

@@ -4,7 +4,8 @@
 Environment: FAKE_LISTEN_S, FAKE_HEALTH_S, FAKE_READY_S (seconds after start at which the port
 opens, health is 200, completions work), FAKE_TTFT_S, FAKE_TOKEN_S, FAKE_DIE_S (kills itself with
 SIGKILL so long after the first streamed request), FAKE_STATUS (answer to every stream),
-FAKE_EXIT (message to print before ending with 1 at once), FAKE_REPLAY (a case file, *.sse or
+FAKE_EXIT (message to print before ending with 1 at once), FAKE_EXIT_NP (the same for this number
+of slots only, for want of memory), FAKE_REPLAY (a case file, *.sse or
 *.http.json: what every stream is answered), FAKE_BUSY_AFTER (streams of more than one token after
 this many take a minute).
 """
@@ -19,6 +20,13 @@ import time
 from pathlib import Path
 
 START_S = time.monotonic()
+REPLAY = os.environ.get("FAKE_REPLAY")
+CASE = json.loads(Path(REPLAY).read_text(encoding="latin-1")) if REPLAY else None
+
+
+def say(text: str) -> None:
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
 
 
 def setting(name: str, default: float) -> float:
@@ -38,7 +46,7 @@ class Server:
         try:
             while True:
                 head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
-                method, path, _ = head.split(" ", 2)
+                _method, path, _ = head.split(" ", 2)
                 length = 0
                 for line in head.split("\r\n"):
                     if line.lower().startswith("content-length:"):
@@ -95,8 +103,8 @@ class Server:
             status = int(os.environ["FAKE_STATUS"])
             self.json(writer, status, {"error": {"message": "told to fail", "code": status}})
             return
-        if count > 1 and (case := os.environ.get("FAKE_REPLAY")):
-            await self.replay(json.loads(Path(case).read_text(encoding="latin-1")), writer)
+        if count > 1 and CASE is not None:
+            await self.replay(CASE, writer)
             return
         self.waiting += 1
         async with self.slots:
@@ -121,7 +129,7 @@ class Server:
             if k:
                 await asyncio.sleep(token_s)
             self.tokens += 1
-            self.event(writer, {"choices": [{"text": " w", "index": 0, "finish_reason": None}]})
+            self.event(writer, {"choices": [{"text": "w", "index": 0, "finish_reason": None}]})
             await writer.drain()
         prompt = len(str(body.get("prompt", "")))
         usage = {
@@ -162,10 +170,8 @@ class Server:
 
     @staticmethod
     def raw(writer: asyncio.StreamWriter, status: int, body: bytes, kind: str) -> None:
-        writer.write(
-            f"HTTP/1.1 {status} X\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n\r\n".encode()
-            + body
-        )
+        head = f"HTTP/1.1 {status} X\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}"
+        writer.write(head.encode() + b"\r\n\r\n" + body)
 
 
 LOADING = {"error": {"code": 503, "message": "Loading model", "type": "unavailable_error"}}
@@ -177,11 +183,14 @@ async def main() -> None:
     parser.add_argument("-np", type=int, default=1)
     args, _ = parser.parse_known_args()
     if message := os.environ.get("FAKE_EXIT"):
-        print(message, flush=True)
+        say(message)
+        sys.exit(1)
+    if args.np == setting("FAKE_EXIT_NP", 0):
+        say("llama_init: failed to allocate 9 GiB")
         sys.exit(1)
     await asyncio.sleep(setting("FAKE_LISTEN_S", 0))
     server = await asyncio.start_server(Server(args).handle, "127.0.0.1", args.port)
-    print(f"listening on http://127.0.0.1:{args.port}", flush=True)
+    say(f"listening on http://127.0.0.1:{args.port}")
     await server.serve_forever()
 
 

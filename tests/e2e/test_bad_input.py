@@ -1,4 +1,4 @@
-"""What a user gets wrong: a clear sentence with the value and what is allowed, and the exit code."""
+"""What a user gets wrong: a clear sentence with the value, what is allowed, the exit code."""
 
 import json
 import socket

@@ -145,11 +145,76 @@ def test_an_equals_sign_in_a_value(bakeoff: CommandLine) -> None:
 def test_one_job_of_a_sweep_fails_and_the_others_are_kept(
     bakeoff: CommandLine, fake: list[str], tmp_path: Path
 ) -> None:
-    """C73: the server of the second job says why it cannot start."""
-    reason = "ggml_aligned_malloc: failed to allocate 9 GiB"
-    ended = bakeoff("run", *fake, f"engine.env.FAKE_EXIT='',{reason},''", "seed=2,3,4", "name=c73")
-    del ended  # three by three: see the next lines for the sweep that is looked at
-    ended = bakeoff(
-        "run", *fake, f"engine.env.FAKE_EXIT='','{reason}'", "load.users=1,2", "name=c73"
-    )
+    """C73: the server of one job says why it cannot start."""
+    sweep = ("engine.max_running=1,3,2", "engine.env.FAKE_EXIT_NP=3", "name=c73")
+    ended = bakeoff("run", *fake, *sweep)
+    expected = expect("C73")
+    failed_clearly(ended, expected["exit_code"], "2 ok, 1 failed:", "engine.max_running=3")
+    assert "failed to allocate 9 GiB; not enough memory: lower engine.max_running" in ended.err
+    runs = open_runs(tmp_path / "results").runs
+    good = [run for run in runs if run.info.outcome is Outcome.OK]
+    (bad,) = [run for run in runs if run.info.outcome is Outcome.NOT_READY]
+    assert len(good) == expected["ok"]
+    assert all(len(measured(run)) == 20 for run in good)
+    assert "failed to allocate 9 GiB" in str(bad.info.diagnosis)
+    assert "failed to allocate 9 GiB" in (bad.folder / "engine.log").read_text()
+    assert str(bad.folder.relative_to(tmp_path) / "engine.log") in ended.err
+    assert measured(bad) == []
+    assert "max_running" in ended.out  # the verdict is over what was measured
+
+
+@pytest.mark.parametrize("limit_s", [60, 2])
+def test_a_server_is_ready_with_its_first_real_answer(
+    limit_s: int, bakeoff: CommandLine, fake: list[str], tmp_path: Path
+) -> None:
+    """C75: the port opens after 1 s, health is good after 2 s, an answer comes after 3 s."""
+    timeline = [
+        f"engine.env.FAKE_{k}_S={v}" for k, v in (("LISTEN", 1), ("HEALTH", 2), ("READY", 3))
+    ]
+    ended = bakeoff("run", *fake, *timeline, f"engine.ready_timeout_s={limit_s}", "name=c75")
+    run = only_run(tmp_path / "results")
+    expected = expect("C75")
+    if limit_s < expected["ready_s"]:
+        failed_clearly(
+            ended, expected["exit_code_timeout"], "not ready within 2 s", "engine.ready_timeout_s="
+        )
+        assert "last answer: 503 Loading model" in ended.err
+        assert run.info.outcome is Outcome.NOT_READY
+        assert (run.info.time_to_ready_s, run.requests().num_rows) == (None, 0)
+        return
     assert ended.code == 0
+    assert run.info.time_to_ready_s is not None
+    assert expected["ready_s"] - 0.2 <= run.info.time_to_ready_s < expected["ready_s"] + 3
+    rows = run.requests().to_pylist()
+    assert len(measured(run)) == 20
+    assert {row["planned_output_tokens"] for row in rows} == {8}  # a probe asks for one token
+    (level,) = run.info.levels
+    assert all(level.window_start_s <= row["due_s"] for row in measured(run))
+
+
+def test_a_server_that_dies_under_load(
+    bakeoff: CommandLine, fake: list[str], tmp_path: Path
+) -> None:
+    """C78, with two levels: the second one is not played on a dead server."""
+    ended = bakeoff(
+        "run",
+        *fake,
+        "load=levels",
+        "load.levels=[{users: 2, requests: 400}, {users: 1, requests: 5}]",
+        "engine.env.FAKE_DIE_S=2",
+        "name=c78",
+    )
+    failed_clearly(ended, expect("C78")["exit_code"], "signal 9 (SIGKILL) at", "engine.log")
+    run = only_run(tmp_path / "results")
+    assert run.info.outcome is Outcome.DIED
+    assert "the server ended with signal 9" in str(run.info.diagnosis)
+    rows = measured(run)
+    good = [row for row in rows if row["error"] is None and row["censored_s"] is None]
+    assert len(good) > expect("C78")["ok"]
+    assert all(row["output_tokens"] == 8 for row in good)
+    assert len(rows) - len(good) <= 12  # it stopped soon, it did not hammer the dead server
+    assert {row["level"] for row in rows} == {0}
+    assert [level.name for level in run.info.levels] == ["users=2"]
+    page = bakeoff("report", "results/c78", "--out", "page.html")
+    assert "Traceback" not in page.err
+    assert "signal 9" in (tmp_path / "page.html").read_text(encoding="utf-8")

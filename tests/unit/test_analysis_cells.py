@@ -246,11 +246,12 @@ def test_of_equal_runs_the_newest_measured_one_counts(tmp_path: Path) -> None:
 
 def test_the_same_on_another_machine_is_another_candidate(tmp_path: Path) -> None:
     here = make_info(content_hash="same")
-    facts = {"machine": {"cpu_model": "Other CPU", "cores_allowed": [0], "gpus": []}}
+    machine = {"label": "Other, 1 core", "cpu_model": "Other CPU", "cores_allowed": [0]}
+    facts = {"machine": {**machine, "gpus": []}}
     there = make_info(content_hash="same", facts=facts, run_id="there")
     summary = summarise([_run(tmp_path, here), _run(tmp_path, there)])
     labels = sorted(cell.candidate.label for cell in summary.cells)
-    assert labels == ["alpha on Other, 1 core", "alpha on Test, 2 cores"]
+    assert labels == ["alpha on Other, 1 core", "alpha on Test CPU"]
     assert {v.kind for v in summary.verdicts} == {VerdictKind.NOT_COMPARABLE}
     assert "CPU: " in summary.verdicts[0].reason
 

@@ -1,0 +1,147 @@
+"""Ended from outside: Ctrl-C and SIGTERM keep what was measured, SIGKILL leaves nothing running."""
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+
+from harness.store import StoredRun, open_runs
+from harness.testing.command_line import CommandLine
+from harness.types import Outcome
+
+MARK = "BAKEOFF_TEST_MARK"
+
+
+def until(check: Callable[[], bool], timeout_s: float) -> None:
+    end_s = time.monotonic() + timeout_s
+    while not check():
+        assert time.monotonic() < end_s, "did not happen in time"
+        time.sleep(0.05)
+
+
+def marked(mark: str) -> dict[int, str]:
+    """Live processes that carry the mark in their environment: pid to command line."""
+    found = {}
+    for process in psutil.process_iter():
+        try:
+            is_dead = process.status() == psutil.STATUS_ZOMBIE
+            if not is_dead and process.environ().get(MARK) == mark:
+                found[process.pid] = " ".join(process.cmdline())
+        except psutil.Error:
+            continue
+    return found
+
+
+def runs_in(folder: Path) -> list[StoredRun]:
+    return list(open_runs(folder).runs) if any(folder.rglob("run.json")) else []
+
+
+def journal_grows(store: Path, beyond_bytes: int) -> bool:
+    """Whether a load is under way: its raw journal holds this much."""
+    files = store.rglob(".*.part/raw/journal.bin")
+    return any(file.stat().st_size > beyond_bytes for file in files)
+
+
+def end(process: "subprocess.Popen[str]") -> tuple[int, str]:
+    _, err = process.communicate(timeout=60)
+    return process.returncode, err
+
+
+def test_ctrl_c_in_a_sweep_keeps_what_is_done_and_the_same_command_goes_on(
+    bakeoff: CommandLine, fake: list[str], tmp_path: Path
+) -> None:
+    """C81: two blocks; the interrupt comes in the second one; a finished run.json is then cut."""
+    command = ("run", *fake, "load.users=1,2", "load.requests=60", "repeats=2", "name=c81")
+    folder = tmp_path / "results" / "c81"
+    mark = {MARK: f"c81-{os.getpid()}"}
+    process = bakeoff.start(*command, env=mark)
+    try:
+        until(lambda: len(runs_in(folder)) >= 3 and journal_grows(folder, 20_000), 90)
+        assert any("fake_llama_server" in line for line in marked(mark[MARK]).values())
+        process.send_signal(signal.SIGINT)
+        code, err = end(process)
+    finally:
+        process.kill()
+    assert code == 130
+    assert "Traceback" not in err
+    assert "3 finished runs and what was measured of this one are kept in results/c81" in err
+    assert "the same command goes on from there" in err
+    until(lambda: not marked(mark[MARK]), 10)
+    by_outcome = {run.folder.name: run.info.outcome for run in runs_in(folder)}
+    assert sorted(by_outcome.values()) == [Outcome.INTERRUPTED, *[Outcome.OK] * 3]
+    cut_off = next(run for run in runs_in(folder) if run.info.outcome is Outcome.INTERRUPTED)
+    rows = cut_off.requests().to_pylist()
+    ok = [row for row in rows if row["phase"] == "measure" and row["censored_s"] is None]
+    assert ok  # measured before the interrupt, and kept
+    assert {row["error"] for row in rows} == {None}
+    assert len(cut_off.info.levels) == 1
+
+    first_block = [run for run in runs_in(folder) if run.info.block == 0]
+    damaged = first_block[0].folder / "run.json"
+    damaged.write_bytes(damaged.read_bytes()[:300])
+    kept = (first_block[1].folder / "run.json").read_bytes()
+    again = bakeoff(*command)
+    assert again.code == 0, again.err
+    assert f"{damaged.relative_to(tmp_path)}: not valid JSON" in again.err
+    assert "it will be measured again" in again.err
+    whole = [run for run in open_runs(folder, strict=False).runs if run.info.outcome is Outcome.OK]
+    counts = {(run.info.block, run.info.config["load"]["users"]) for run in whole}
+    assert counts == {(block, users) for block in (0, 1) for users in (1, 2)}
+    assert (first_block[1].folder / "run.json").read_bytes() == kept  # never overwritten
+
+    last = bakeoff(*command)
+    assert last.code == 0
+    assert "4 runs were stored already" in last.err
+    assert "starting" not in last.err
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_single_run_is_ended_politely(
+    number: signal.Signals, bakeoff: CommandLine, fake: list[str], tmp_path: Path
+) -> None:
+    mark = {MARK: f"polite-{number}-{os.getpid()}"}
+    process = bakeoff.start("run", *fake, "load.requests=9999", "name=polite", env=mark)
+    try:
+        until(lambda: journal_grows(tmp_path, 20_000), 60)
+        process.send_signal(number)
+        code, err = end(process)
+    finally:
+        process.kill()
+    assert code == 130
+    assert "bakeoff: interrupted; 0 finished runs" in err
+    assert "Traceback" not in err
+    until(lambda: not marked(mark[MARK]), 10)
+    (run,) = runs_in(tmp_path)
+    assert run.info.outcome is Outcome.INTERRUPTED
+    assert run.info.ended_at is not None
+    assert run.requests().num_rows > 4
+    assert run.host_samples().num_rows > 0
+    assert list(tmp_path.rglob("*.part")) == []
+
+
+def test_kill_9_leaves_no_process_behind(
+    bakeoff: CommandLine, fake: list[str], tmp_path: Path
+) -> None:
+    mark = {MARK: f"killed-{os.getpid()}"}
+    process = bakeoff.start("run", *fake, "load.requests=9999", "name=killed", env=mark)
+    try:
+        until(lambda: journal_grows(tmp_path, 20_000), 60)
+        before = marked(mark[MARK])
+        process.kill()
+        killed_s = time.monotonic()
+        process.wait()
+    finally:
+        process.kill()
+    for part in ("harness.load.child", "keeper.py", "fake_llama_server.py"):
+        assert any(part in line for line in before.values()), before
+    until(lambda: not marked(mark[MARK]), 10)
+    assert time.monotonic() - killed_s < 10
+    journal = next(tmp_path.rglob("journal.bin"))
+    assert journal.stat().st_size > 20_000  # the raw data are still there
+    again = bakeoff("run", *fake, "load.requests=5", "name=killed")
+    assert again.code == 0  # no lock, no port, no half-made folder is in the way
