@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from harness.analysis.facts import setting
+from harness.analysis.facts import machine_of, setting
 from harness.analysis.stats import percentile
 from harness.config import ValidityConf
 from harness.types import Clock, Doubt, RunInfo, Severity
@@ -16,6 +16,7 @@ _LAG_OF_SLO = 0.01  # lag may reach 1 % of the TTFT limit
 _MERGED_TOLERANCE = 0.05  # share of reads that may hold several chunks
 _CLIENT_CPU = 0.8  # of one core; one client core is one worker
 _MACHINE_CPU = 0.95
+_NEIGHBOURS_CORES = 0.25  # beside the engine, the client and our own telemetry
 _P99 = 0.99
 
 
@@ -29,6 +30,7 @@ def client_doubts(info: RunInfo, view: "LevelView") -> Iterator[Doubt]:
     yield from _late_reads(view, limit_s)
     yield from _merged(view)
     yield from _busy(view)
+    yield from _neighbours(info, view)
 
 
 def lag_limit_s(info: RunInfo, view: "LevelView") -> float:
@@ -99,5 +101,21 @@ def _busy(view: "LevelView") -> Iterator[Doubt]:
             code="cpu_full",
             what=f"all cores were {percent(total)} busy, so engine and client competed for them",
             advice="leave a core free: engine.threads, or a smaller engine.max_running",
+            where=view.level.name,
+        )
+
+
+def _neighbours(info: RunInfo, view: "LevelView") -> Iterator[Doubt]:
+    """Other processes on the machine (contract row 25): what neither engine nor client used."""
+    cores, host = machine_of(info).cpu_cores, view.host
+    if cores is None or setting(info, "launch.mode") != "process":
+        return
+    ours = host["engine_cpu_ratio"] + host["client_cpu_ratio"].fillna(0)
+    others = float((host["cpu_total_ratio"] * cores - ours).mean())
+    if others > _NEIGHBOURS_CORES:
+        yield Doubt(
+            code="neighbours",
+            what=f"other processes used {others:.1f} of {cores} cores beside engine and client",
+            advice="end them and repeat: they slow the engine down at random",
             where=view.level.name,
         )

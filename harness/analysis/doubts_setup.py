@@ -49,7 +49,7 @@ def _kind_of_run(info: RunInfo) -> Iterator[Doubt]:
         yield Doubt(
             code="quick_warmup",
             what="the warm-up was a few requests, not until the engine stood still",
-            advice="repeat with warmup=steady before deciding on small differences",
+            advice="repeat with warmup.mode=steady before deciding on small differences",
             severity=Severity.NOTE,
         )
 

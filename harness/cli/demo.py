@@ -5,12 +5,13 @@ from pathlib import Path
 
 from rich.console import Console
 
-from harness.cli.reading import print_verdict, read_summary
+from harness.cli.reading import read_summary
 from harness.cli.running import interruptible, print_outcomes
 from harness.cli.slo import load_slo
 from harness.errors import NoAnswerError
 from harness.recommend.decide import recommend
 from harness.recommend.text import decision_lines
+from harness.report.text import comparison_table, verdict_lines
 from harness.report.write import write_report
 from harness.sweep.hydra_app import run_hydra
 from harness.sweep.run_task import RunTask

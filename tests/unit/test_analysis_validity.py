@@ -169,6 +169,14 @@ def test_busy_cores_are_told(tmp_path: Path) -> None:
     assert {"client_busy", "cpu_full"} <= set(found)
 
 
+def test_other_processes_on_the_machine_are_a_doubt(tmp_path: Path) -> None:
+    ours = HostSample(t_s=1.0, cpu_total_ratio=0.55, engine_cpu_ratio=1.0, client_cpu_ratio=0.05)
+    busy = HostSample(t_s=1.0, cpu_total_ratio=0.9, engine_cpu_ratio=1.0, client_cpu_ratio=0.05)
+    assert "neighbours" not in _doubts(tmp_path / "a", _steady(), host=[ours])
+    found = _doubts(tmp_path / "b", _steady(), host=[busy])["neighbours"]
+    assert found.what.startswith("other processes used 0.8 of 2 cores")
+
+
 def test_the_set_up_is_told(tmp_path: Path) -> None:
     config = make_config(
         warmup={"mode": "quick"}, launch={"mode": "attach", "base_url": "http://10.0.0.7:8000"}

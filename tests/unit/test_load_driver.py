@@ -1,0 +1,239 @@
+"""The parent's side of the load process: early start, events, abort, interrupts, deaths."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from harness.errors import BakeoffError, StoreWriteError
+from harness.load.driver import LoadProcess
+from harness.load.job import LevelJob, read_job
+from harness.load.journal import Kind
+from harness.testing.played import play_job, read_played, write_job
+from harness.testing.scripted import ScriptedServer, Step
+
+ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
+SCRIPTS = {"/fast": (ANSWER,), "/silent": (Step.HANG,), "/slow": (0.05, ANSWER)}
+LONG = LevelJob(name="long", first=0, count=400, users=2, think_s=30.0, duration_s=60.0)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[ScriptedServer]:
+    with ScriptedServer(SCRIPTS) as running:
+        yield running
+
+
+def seconds_gone(pid: int, limit_s: float = 10.0) -> float:
+    """How long a process still lived; fails if it outlives the limit."""
+    start_s = time.monotonic()
+    while time.monotonic() < start_s + limit_s:
+        try:
+            if psutil.Process(pid).status() == psutil.STATUS_ZOMBIE:
+                break
+        except psutil.NoSuchProcess:
+            break
+        time.sleep(0.02)
+    else:
+        pytest.fail(f"process {pid} still runs after {limit_s} s")
+    return time.monotonic() - start_s
+
+
+def test_a_job_survives_its_file(tmp_path: Path) -> None:
+    job = write_job(tmp_path, 80, ["/fast"], [LONG], settle_s=0.5)
+    job.write(tmp_path / "job.json")
+    assert read_job(tmp_path / "job.json") == job
+    assert job.levels == (LONG,)
+
+
+def test_events_come_in_order_and_the_child_is_gone_afterwards(
+    tmp_path: Path, server: ScriptedServer
+) -> None:
+    level = LevelJob(name="one", first=0, count=1, users=1)
+    load = LoadProcess()
+    pid = load.pid
+    played = play_job(write_job(tmp_path, server.port, ["/fast"], [level]), load=load)
+    assert played.events == (
+        {"event": "ready", "pid": pid},
+        {"event": "level", "level": 0, "name": "one"},
+        {"event": "done", "code": 0},
+    )
+    assert not psutil.pid_exists(pid)
+    assert played.entries[0].kind == Kind.OPEN
+    assert played.entries[0].t_s == played.zero_s
+
+
+def test_abort_ends_at_once_and_keeps_what_was_measured(
+    tmp_path: Path, server: ScriptedServer
+) -> None:
+    after = LevelJob(name="after", first=2, count=1, users=1)
+    paths = ["/fast", "/silent", "/fast"]
+    level = LevelJob(name="long", first=0, count=2, users=2, think_s=30.0, duration_s=60.0)
+    job = write_job(tmp_path, server.port, paths, [level, after], request_timeout_s=60.0)
+    begun: list[float] = []
+
+    def both_sent() -> bool:
+        if [seen.path for seen in server.seen[-2:]].count("/silent") and not begun:
+            time.sleep(0.1)
+            begun.append(time.monotonic())
+        return bool(begun)
+
+    played = play_job(job, should_abort=both_sent)
+    assert time.monotonic() - begun[0] < 2.0
+    assert played.reason(0) == "complete"
+    assert played.reason(1) == "cut off"
+    assert sorted(e.request for e in played.of(Kind.DUE)) == [0, 1]
+    level_row = played.level(0)  # the level's end is told, so that its window is known
+    assert level_row["window_end_s"] < begun[0] + 2.0
+    assert [e["name"] for e in played.events if e["event"] == "level"] == ["long"]
+
+
+def test_an_interrupt_closes_the_journal_before_it_goes_on(
+    tmp_path: Path, server: ScriptedServer
+) -> None:
+    job = write_job(tmp_path, server.port, ["/fast"] * 400, [LONG])
+
+    before = len(server.seen)
+
+    def interrupt() -> bool:
+        if len(server.seen) < before + 2:
+            return False
+        time.sleep(0.1)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        play_job(job, should_abort=interrupt)
+    played = read_played(job)
+    assert played.reason(0) == "complete"
+    assert played.level(0)["played"] == 2
+
+
+def test_a_killed_child_is_an_error_with_its_reason(tmp_path: Path, server: ScriptedServer) -> None:
+    job = write_job(
+        tmp_path, server.port, ["/slow"] * 400, [LevelJob(name="x", first=0, count=400, users=1)]
+    )
+    before = len(server.seen)
+    with LoadProcess() as load:
+
+        def kill() -> bool:
+            if len(server.seen) > before:
+                time.sleep(0.4)  # more than a flush
+                os.kill(load.pid, signal.SIGKILL)
+            return False
+
+        def play() -> None:
+            load.play(job, tmp_path / "job.json", on_event=lambda _: None, should_abort=kill)
+
+        with pytest.raises(BakeoffError, match="the load process ended with -9: it said nothing"):
+            play()
+    played = read_played(job)
+    assert len(played.of(Kind.END)) >= 1  # what was flushed is there
+    assert played.of(Kind.LEVEL) == []
+
+
+def test_the_childs_last_words_are_in_the_error(tmp_path: Path, server: ScriptedServer) -> None:
+    job = write_job(tmp_path, server.port, ["/fast"], [LONG])
+    (tmp_path / "calls.bin").unlink()
+    with pytest.raises(BakeoffError, match="the load process ended with 1: FileNotFoundError: "):
+        play_job(job)
+
+
+def test_a_refused_journal_is_a_store_error(tmp_path: Path, server: ScriptedServer) -> None:
+    level = LevelJob(name="x", first=0, count=4000, users=1, duration_s=30.0)
+    job = write_job(tmp_path, server.port, ["/slow"] * 4000, [level])
+    Path(job.journal).symlink_to("/dev/full")
+    with pytest.raises(StoreWriteError, match=r"journal.bin: cannot be written: No space left"):
+        play_job(job)
+
+
+def test_a_job_file_that_cannot_be_written_is_a_store_error(
+    tmp_path: Path, server: ScriptedServer
+) -> None:
+    job = write_job(tmp_path, server.port, ["/fast"], [LONG])
+    with LoadProcess() as load, pytest.raises(StoreWriteError, match="No such file"):
+        load.play(job, tmp_path / "no" / "j", on_event=lambda _: None, should_abort=lambda: False)
+
+
+def test_words_on_standard_output_that_are_no_events_do_no_harm(
+    tmp_path: Path, server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text("print('a library speaks')\nprint('[1]')\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    level = LevelJob(name="one", first=0, count=1, users=1)
+    played = play_job(write_job(tmp_path, server.port, ["/fast"], [level]))
+    assert [e["event"] for e in played.events] == ["ready", "level", "done"]
+
+
+def test_the_end_of_input_ends_a_child_that_plays(tmp_path: Path, server: ScriptedServer) -> None:
+    job = write_job(tmp_path, server.port, ["/fast"] * 400, [LONG])
+    job.write(tmp_path / "job.json")
+    child = subprocess.Popen(
+        [sys.executable, "-m", "harness.load.child"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert child.stdin is not None
+    assert child.stdout is not None
+    with child:
+        child.stdin.write(f"{tmp_path / 'job.json'}\n".encode())
+        child.stdin.flush()
+        while b'"level"' not in child.stdout.readline():
+            assert child.poll() is None
+        child.stdin.close()
+        assert child.wait(timeout=5.0) == 1
+
+
+def test_an_unused_child_ends_with_its_context() -> None:
+    with LoadProcess() as load:
+        pid = load.pid
+    assert seconds_gone(pid) < 5.0
+    assert threading.active_count() < 50
+
+
+PARENT = """
+import sys, time
+from pathlib import Path
+from harness.load.driver import LoadProcess
+from harness.load.job import read_job
+load = LoadProcess()
+print(load.pid, flush=True)
+job = read_job(Path(sys.argv[1]))
+load.play(job, Path(sys.argv[1] + ".again"), on_event=lambda e: print(e, flush=True),
+          should_abort=lambda: False)
+"""
+
+
+def test_a_killed_parent_takes_the_child_with_it(tmp_path: Path, server: ScriptedServer) -> None:
+    job = write_job(tmp_path, server.port, ["/fast"] * 400, [LONG])
+    job.write(tmp_path / "job.json")
+    parent = subprocess.Popen(
+        [sys.executable, "-c", PARENT, str(tmp_path / "job.json")], stdout=subprocess.PIPE
+    )
+    assert parent.stdout is not None
+    with parent:
+        pid = int(parent.stdout.readline())
+        while b"level" not in parent.stdout.readline():
+            assert parent.poll() is None
+        assert psutil.pid_exists(pid)
+        parent.kill()
+    assert seconds_gone(pid) < 5.0
+
+
+def test_the_child_ignores_ctrl_c_since_the_parent_decides(
+    tmp_path: Path, server: ScriptedServer
+) -> None:
+    level = LevelJob(name="one", first=0, count=4, users=1)
+
+    def on_event(event: Mapping[str, Any]) -> None:
+        if event["event"] == "level":
+            os.kill(load.pid, signal.SIGINT)
+
+    load = LoadProcess()
+    job = write_job(tmp_path, server.port, ["/slow"] * 4, [level])
+    played = play_job(job, load=load, on_event=on_event)
+    assert [played.reason(request) for request in range(4)] == ["complete"] * 4
