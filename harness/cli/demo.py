@@ -8,7 +8,6 @@ from rich.console import Console
 from harness.cli.reading import read_summary
 from harness.cli.running import interruptible, print_outcomes
 from harness.cli.slo import load_slo
-from harness.errors import NoAnswerError
 from harness.recommend.decide import recommend
 from harness.recommend.text import decision_lines
 from harness.report.text import comparison_table, verdict_lines
@@ -33,10 +32,11 @@ def run_demo() -> int:
     summary, runs = read_summary([folder], slo)
     decision = recommend(summary, slo=slo, scenario="chat")
     page = write_report(summary, runs, Path("reports/demo.html"), slo=slo, decision=decision)
+    who_wins, _, trust = verdict_lines(summary)
     console = Console(markup=False, highlight=False)
-    print_verdict(console, summary, slo)
-    for line in decision_lines(decision):
+    for line in (who_wins, decision_lines(decision)[0], trust):
         console.print(line)
-    console.print(f"\nresults: {folder}\nreport:  {page}", soft_wrap=True)
+    console.print(comparison_table(summary))
+    console.print(f"results: {folder}\nreport:  {page}", soft_wrap=True)
     sys.stdout.flush()
-    return code if code != NoAnswerError.exit_code else 0
+    return code

@@ -80,7 +80,9 @@ def comparison_table(summary: Summary) -> Table:
 
     Fits 80 columns, the width of a pipe: the load is a line of its own above its candidates.
     """
-    table = Table(title=summary.title or None, title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table = Table(
+        title=summary.title or None, title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0)
+    )
     table.add_column("load\n  candidate", overflow="fold")
     columns = [column_of(metric) for metric in _TABLE_METRICS]
     for column in columns:

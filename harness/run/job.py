@@ -7,7 +7,6 @@ dies, an interrupt, a load that is not valid. Only a store that refuses to be wr
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -17,57 +16,19 @@ from harness.config import LaunchMode
 from harness.engine.lock import machine_lock
 from harness.engine.ports import choose_port
 from harness.engine.process import EngineProcess
-from harness.engine.ready import Readiness, wait_ready
+from harness.engine.ready import wait_ready
 from harness.engine.telemetry import Telemetry
-from harness.errors import (
-    BakeoffError,
-    EngineDiedError,
-    InterruptedRunError,
-    InvalidRunError,
-    NotReadyError,
-    StoreWriteError,
-)
+from harness.errors import BakeoffError, InterruptedRunError, StoreWriteError
 from harness.load.decode import Decoded, JournalDecoder
 from harness.load.driver import LoadProcess
-from harness.run.identity import plain_config, run_id
+from harness.run.identity import run_id
 from harness.run.interrupt import held_back
 from harness.run.load_job import PreparedLoad, prepare_load
+from harness.run.outcome import JobResult, Measured, store_job
 from harness.run.preflight import Prepared
-from harness.store import SCHEMA_VERSION, finish_run, new_run_folder, write_plan, write_tables
-from harness.types import (
-    Doubt,
-    EngineIdentity,
-    EngineSample,
-    HostSample,
-    Outcome,
-    RunInfo,
-    Severity,
-)
+from harness.store import new_run_folder, write_plan
 
 _LOCK_WAIT_S = 600.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobResult:
-    """How a job ended; `exit_code` as in errors.py."""
-
-    run_id: str
-    label: str
-    folder: Path
-    outcome: Outcome
-    exit_code: int
-    message: str = ""
-
-
-@dataclass(slots=True, kw_only=True)
-class _Measured:
-    """What a job has gathered so far, good or not."""
-
-    readiness: Readiness | None = None
-    decoded: Decoded | None = None
-    engine: list[EngineSample] | None = None
-    host: list[HostSample] | None = None
-    failure: BakeoffError | None = None
 
 
 def measure(prepared: Prepared, sweep: Path, progress: Callable[[str], None]) -> JobResult:
@@ -76,7 +37,7 @@ def measure(prepared: Prepared, sweep: Path, progress: Callable[[str], None]) ->
     conf = prepared.conf
     write_plan(sweep, prepared.plan.plan_hash, prepared.plan.describe())
     folder = new_run_folder(sweep, run_id(conf, prepared.content_hash))
-    measured = _Measured()
+    measured = Measured()
     try:
         with machine_lock(
             f"a run of {conf.engine.name}", wait_s=_LOCK_WAIT_S, progress=progress
@@ -89,13 +50,13 @@ def measure(prepared: Prepared, sweep: Path, progress: Callable[[str], None]) ->
     except KeyboardInterrupt:
         measured.failure = InterruptedRunError("interrupted; what was measured is kept")
     with held_back():
-        return _store(prepared, folder, measured, started_at)
+        return store_job(prepared, folder, measured, started_at)
 
 
 def _start_and_play(
     prepared: Prepared,
     folder: Path,
-    measured: _Measured,
+    measured: Measured,
     lock: int,
     progress: Callable[[str], None],
 ) -> None:
@@ -149,7 +110,7 @@ def _engine(prepared: Prepared, folder: Path, lock: int) -> Iterator[tuple[Engin
 def _play(
     prepared: Prepared,
     loaded: PreparedLoad,
-    measured: _Measured,
+    measured: Measured,
     load: LoadProcess,
     process: EngineProcess | None,
     base_url: str,
@@ -192,86 +153,3 @@ def _decode(prepared: Prepared, loaded: PreparedLoad, journal: Path) -> Decoded:
         count_tokens=tokenizer.count if tokenizer.exact else None,
     )
     return decoder.decode(journal)
-
-
-def _store(prepared: Prepared, folder: Path, measured: _Measured, started_at: str) -> JobResult:
-    decoded = measured.decoded
-    info = _info(prepared, measured, started_at)
-    records = decoded.records if decoded else ()
-    write_tables(folder, records=records, engine=measured.engine or [], host=measured.host or [])
-    doubts = _doubts(info, folder)
-    failure = measured.failure
-    if failure is None:
-        failure = _invalid(doubts)
-    info = replace(
-        info,
-        doubts=doubts,
-        outcome=_outcome(failure),
-        diagnosis=_message(failure, folder, Path()) if failure else None,
-        ended_at=datetime.now(UTC).isoformat(timespec="seconds"),
-    )
-    final = finish_run(folder, info)
-    return JobResult(
-        run_id=final.name,
-        label=_label(prepared),
-        folder=final,
-        outcome=info.outcome,
-        exit_code=failure.exit_code if failure else 0,
-        message=_message(failure, folder, final) if failure else "",
-    )
-
-
-def _message(failure: BakeoffError, written: Path, final: Path) -> str:
-    """The failure with the log's path in the run's final folder, not in the hidden one."""
-    return str(failure).replace(str(written / "engine.log"), str(final / "engine.log"))
-
-
-def _info(prepared: Prepared, measured: _Measured, started_at: str) -> RunInfo:
-    conf, ready, decoded = prepared.conf, measured.readiness, measured.decoded
-    return RunInfo(
-        schema_version=SCHEMA_VERSION,
-        run_id=run_id(conf, prepared.content_hash),
-        engine=conf.engine.name,
-        model=conf.model.name,
-        emulated=False,
-        outcome=Outcome.OK,
-        started_at=started_at,
-        config=plain_config(conf),
-        facts=prepared.facts,
-        plan_hash=prepared.plan.plan_hash,
-        content_hash=prepared.content_hash,
-        block=conf.block,
-        levels=decoded.levels if decoded else (),
-        identity=ready.identity if ready else EngineIdentity(),
-        capabilities=prepared.adapter.capabilities,
-        time_to_ready_s=ready.time_to_ready_s if ready else None,
-    )
-
-
-def _doubts(info: RunInfo, folder: Path) -> tuple[Doubt, ...]:
-    from harness.analysis.validity import run_doubts  # noqa: PLC0415 - pandas, after the load
-    from harness.store import StoredRun  # noqa: PLC0415
-
-    return tuple(run_doubts(StoredRun(folder=folder, info=info)))
-
-
-def _invalid(doubts: tuple[Doubt, ...]) -> InvalidRunError | None:
-    reasons = [doubt.what for doubt in doubts if doubt.severity is Severity.INVALID]
-    return InvalidRunError("; ".join(reasons)) if reasons else None
-
-
-def _outcome(failure: BakeoffError | None) -> Outcome:
-    kinds = (
-        (NotReadyError, Outcome.NOT_READY),
-        (EngineDiedError, Outcome.DIED),
-        (InterruptedRunError, Outcome.INTERRUPTED),
-        (InvalidRunError, Outcome.INVALID),
-    )
-    if failure is None:
-        return Outcome.OK
-    return next((outcome for kind, outcome in kinds if isinstance(failure, kind)), Outcome.FAILED)
-
-
-def _label(prepared: Prepared) -> str:
-    conf = prepared.conf
-    return f"{conf.engine.name} {conf.scenario.name} block {conf.block}"

@@ -16,6 +16,7 @@ from harness.engine.facts import hardware_label, machine_facts
 from harness.engine.model_file import check_model_file, model_facts
 from harness.engine.ports import choose_port
 from harness.errors import ConfigError, StoreWriteError
+from harness.load.open_files import check_connections
 from harness.plan.estimate import estimate
 from harness.plan.plan import Plan, build_plan
 from harness.plan.tokenizer import Tokenizer, load_tokenizer
@@ -53,6 +54,7 @@ def check(conf: RunConf) -> Adapter:
     if conf.model.path:
         check_model_file(_own_path(conf.model))
     _tokenizer_path(conf.model)
+    check_connections(max(level.users or 0 for level in conf.load.played_levels()))
     return adapter
 
 

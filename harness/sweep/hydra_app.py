@@ -26,6 +26,10 @@ from harness.sweep.compose import register_schemas
 from harness.sweep.messages import clean_message
 
 _PARENT, _NAME = "hydra_plugins", "bakeoff_blocks"
+_WITH_VALUE = {
+    *("--cfg", "-c", "--package", "-p", "--config-path", "-cp"),
+    *("--config-name", "-cn", "--config-dir", "-cd"),
+}
 _FREE_KEYS = ("engine.args.", "engine.env.")
 
 
@@ -107,7 +111,7 @@ def run_hydra(program: str, arguments: Sequence[str], task: Task) -> int:
     _register_sweeper()
     results: list[int] = []
     watched = _Watched(task, results)
-    argv, sys.argv = sys.argv, [program, *_marked_as_sweep([_opened(item) for item in arguments])]
+    argv, sys.argv = sys.argv, [program, *_marked_as_sweep(_ordered(arguments))]
     try:
         decorate = hydra.main(config_path=str(conf_dir()), config_name="config", version_base="1.3")
         decorate(watched)()
@@ -118,6 +122,19 @@ def run_hydra(program: str, arguments: Sequence[str], task: Task) -> int:
     finally:
         sys.argv = argv
     return results[0] if results else 0
+
+
+def _ordered(arguments: Sequence[str]) -> list[str]:
+    """Options first: Hydra's parser does not take overrides on both sides of an option."""
+    options: list[str] = []
+    overrides: list[str] = []
+    for before, argument in zip(["", *arguments], arguments, strict=False):
+        is_override = "=" in argument or argument.startswith("~")
+        if before in _WITH_VALUE or argument.startswith("-") or not is_override:
+            options.append(argument)
+        else:
+            overrides.append(_opened(argument))
+    return [*options, *overrides]
 
 
 def _opened(argument: str) -> str:

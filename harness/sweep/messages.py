@@ -14,7 +14,7 @@ from harness.errors import BakeoffError
 _KINDS = {
     "Integer": "must be an integer",
     "Float": "must be a number, without a unit",
-    "Boolean": "must be true or false",
+    "bool": "must be true or false",
 }
 _NOISE = ("full_key:", "object_type=", "reference_type=", "Config search path:", "provider=")
 
@@ -61,8 +61,8 @@ def _type_message(text: str) -> str:
     reason = text.split("; ", maxsplit=1)[0]
     if match := re.search(r"expected one of \[([A-Z_, ]+)\]", reason):
         return f"must be one of: {match.group(1).lower()}"
-    if match := re.search(r"could not be converted to (Integer|Float|Boolean)", reason):
-        return _KINDS[match.group(1)]
+    if match := re.search(r"could not be converted to (Integer|Float)|not a valid (bool)", reason):
+        return _KINDS[match.group(1) or match.group(2)]
     return reason[0].lower() + reason[1:]
 
 

@@ -28,6 +28,9 @@ class Step(Enum):
 Script = Sequence["bytes | float | Step"]
 
 
+_NOT_FOUND: Script = (b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n",)
+
+
 class Seen(NamedTuple):
     """One request that the server has read: when its head came, on which connection."""
 
@@ -39,7 +42,8 @@ class Seen(NamedTuple):
 class ScriptedServer:
     """Plays `scripts[path]` for each request; bytes are sent as they are, floats are seconds.
 
-    One thread a connection; a connection lives on unless its script ends it.
+    A path without a script is answered with 404. One thread a connection; a connection lives on
+    unless its script ends it.
     """
 
     def __init__(self, scripts: Mapping[str, Script]) -> None:
@@ -81,7 +85,7 @@ class ScriptedServer:
                 head, _, rest = rest.partition(b"\r\n\r\n")
                 path = head.split(b" ")[1].decode()
                 self.seen.append(Seen(monotonic(), number, path))
-                script = self._scripts[path]
+                script = self._scripts.get(path, _NOT_FOUND)
                 if Step.DEAF in script:
                     self._is_over.wait()
                     return

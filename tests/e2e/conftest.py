@@ -2,12 +2,13 @@
 
 import os
 import shutil
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from harness.paths import cache_dir
-from harness.testing.command_line import CommandLine
+from harness.testing.command_line import CommandLine, Ended
 from harness.testing.toy_model import write_toy_model
 
 FAKE_SERVER = Path(__file__).with_name("fake_llama_server.py")
@@ -65,3 +66,36 @@ def engine_cache() -> Path:
 @pytest.fixture(scope="session")
 def is_root() -> bool:
     return os.geteuid() == 0 and shutil.which("mount") is not None
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """A measured sweep of the stand-in server: two settings, two levels, two blocks."""
+
+    bakeoff: CommandLine
+    command: tuple[str, ...]
+    folder: Path
+    ended: Ended
+
+
+@pytest.fixture(scope="session")
+def sweep(tmp_path_factory: pytest.TempPathFactory, cache: Path, fake: list[str]) -> Sweep:
+    bakeoff = CommandLine(cwd=tmp_path_factory.mktemp("sweep"), env={"BAKEOFF_CACHE": str(cache)})
+    levels = "[{users: 4, requests: 40}, {shape: poisson, rate_rps: 15, duration_s: 2}]"
+    command = (
+        "run",
+        *fake,
+        "engine.max_running=1,4",
+        "load=levels",
+        f"load.levels={levels}",
+        "repeats=2",
+        "slo=chat",
+        "hardware.price.per_hour=3.6",
+        "hardware.price.currency=EUR",
+        "hardware.price.date=2026-11-30",
+        "hardware.price.source=invoice",
+        "name=base",
+        "store=store",
+    )
+    ended = bakeoff(*command)
+    return Sweep(bakeoff, command, bakeoff.cwd / "store" / "base", ended)

@@ -3,6 +3,7 @@
 import json
 import socket
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -124,21 +125,50 @@ def check(ended: Ended, wrong: Wrong) -> None:
     assert len(ended.lines) <= 3  # a sentence, not a page
 
 
+def make_folder(folder: Path) -> list[Path]:
+    """What the commands find where they are run; gives every path in it."""
+    for name in ("empty", "damaged", "newer"):
+        (folder / name).mkdir(parents=True)
+    (folder / "notes.txt").write_text("# notes\n")
+    (folder / "damaged" / "run.json").write_text('{"schema_version": 1, "run_id": "a",\n "eng')
+    newer = json.dumps({"schema_version": SCHEMA_VERSION + 1})
+    (folder / "newer" / "run.json").write_text(newer)
+    return sorted(folder.rglob("*"))
+
+
+@pytest.fixture(scope="module")
+def endings(
+    request: pytest.FixtureRequest,
+    tmp_path_factory: pytest.TempPathFactory,
+    cache: Path,
+    toy_model: Path,
+) -> Iterator[dict[str, Future[Ended]]]:
+    """All the commands that were selected, two at a time: each takes a second to start."""
+    with ThreadPoolExecutor(max_workers=2) as pool:
+
+        def submit(wrong: Wrong) -> Future[Ended]:
+            folder = tmp_path_factory.mktemp("wrong")
+            before = make_folder(folder)
+            bakeoff = CommandLine(cwd=folder, env={"BAKEOFF_CACHE": str(cache)})
+            arguments = [argument.format(model=toy_model) for argument in wrong.arguments]
+
+            def run() -> Ended:
+                ended = bakeoff(*arguments)
+                assert sorted(folder.rglob("*")) == before  # nothing measured, nothing left
+                return ended
+
+            return pool.submit(run)
+
+        specs = [getattr(item, "callspec", None) for item in request.session.items]
+        chosen = [spec.params["wrong"] for spec in specs if spec and "wrong" in spec.params]
+        yield {wrong.id: submit(wrong) for wrong in chosen}
+
+
 @pytest.mark.parametrize("wrong", WRONG, ids=lambda wrong: wrong.id)
 def test_a_mistake_is_named_with_what_helps(
-    wrong: Wrong, bakeoff: CommandLine, tmp_path: Path, toy_model: Path
+    wrong: Wrong, endings: dict[str, Future[Ended]]
 ) -> None:
-    (tmp_path / "notes.txt").write_text("# notes\n")
-    (tmp_path / "empty").mkdir()
-    for name, content in (
-        ("damaged", '{"schema_version": 1, "run_id": "a",\n "eng'),
-        ("newer", json.dumps({"schema_version": SCHEMA_VERSION + 1})),
-    ):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "run.json").write_text(content)
-    before = sorted(tmp_path.rglob("*"))
-    check(bakeoff(*(a.format(model=toy_model) for a in wrong.arguments)), wrong)
-    assert sorted(tmp_path.rglob("*")) == before  # nothing measured, nothing left
+    check(endings[wrong.id].result(timeout=100), wrong)
 
 
 @pytest.fixture

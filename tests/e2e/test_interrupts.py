@@ -8,7 +8,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import psutil
-import pytest
 
 from harness.store import StoredRun, open_runs
 from harness.testing.command_line import CommandLine
@@ -55,13 +54,13 @@ def end(process: "subprocess.Popen[str]") -> tuple[int, str]:
 def test_ctrl_c_in_a_sweep_keeps_what_is_done_and_the_same_command_goes_on(
     bakeoff: CommandLine, fake: list[str], tmp_path: Path
 ) -> None:
-    """C81: two blocks; the interrupt comes in the second one; a finished run.json is then cut."""
-    command = ("run", *fake, "load.users=1,2", "load.requests=60", "repeats=2", "name=c81")
+    """C81: three blocks; the interrupt comes in the last one; a finished run.json is then cut."""
+    command = ("run", *fake, "load.requests=60", "repeats=3", "name=c81")
     folder = tmp_path / "results" / "c81"
     mark = {MARK: f"c81-{os.getpid()}"}
     process = bakeoff.start(*command, env=mark)
     try:
-        until(lambda: len(runs_in(folder)) >= 3 and journal_grows(folder, 20_000), 90)
+        until(lambda: len(runs_in(folder)) >= 2 and journal_grows(folder, 20_000), 90)
         assert any("fake_llama_server" in line for line in marked(mark[MARK]).values())
         process.send_signal(signal.SIGINT)
         code, err = end(process)
@@ -69,11 +68,11 @@ def test_ctrl_c_in_a_sweep_keeps_what_is_done_and_the_same_command_goes_on(
         process.kill()
     assert code == 130
     assert "Traceback" not in err
-    assert "3 finished runs and what was measured of this one are kept in results/c81" in err
+    assert "2 finished runs and what was measured of this one are kept in results/c81" in err
     assert "the same command goes on from there" in err
     until(lambda: not marked(mark[MARK]), 10)
     by_outcome = {run.folder.name: run.info.outcome for run in runs_in(folder)}
-    assert sorted(by_outcome.values()) == [Outcome.INTERRUPTED, *[Outcome.OK] * 3]
+    assert sorted(by_outcome.values()) == [Outcome.INTERRUPTED, *[Outcome.OK] * 2]
     cut_off = next(run for run in runs_in(folder) if run.info.outcome is Outcome.INTERRUPTED)
     rows = cut_off.requests().to_pylist()
     ok = [row for row in rows if row["phase"] == "measure" and row["censored_s"] is None]
@@ -81,34 +80,33 @@ def test_ctrl_c_in_a_sweep_keeps_what_is_done_and_the_same_command_goes_on(
     assert {row["error"] for row in rows} == {None}
     assert len(cut_off.info.levels) == 1
 
-    first_block = [run for run in runs_in(folder) if run.info.block == 0]
-    damaged = first_block[0].folder / "run.json"
+    kept_run, cut_run = sorted(runs_in(folder), key=lambda run: run.info.block)[:2]
+    damaged = cut_run.folder / "run.json"
     damaged.write_bytes(damaged.read_bytes()[:300])
-    kept = (first_block[1].folder / "run.json").read_bytes()
+    kept = (kept_run.folder / "run.json").read_bytes()
     again = bakeoff(*command)
     assert again.code == 0, again.err
     assert f"{damaged.relative_to(tmp_path)}: not valid JSON" in again.err
     assert "it will be measured again" in again.err
     whole = [run for run in open_runs(folder, strict=False).runs if run.info.outcome is Outcome.OK]
-    counts = {(run.info.block, run.info.config["load"]["users"]) for run in whole}
-    assert counts == {(block, users) for block in (0, 1) for users in (1, 2)}
-    assert (first_block[1].folder / "run.json").read_bytes() == kept  # never overwritten
+    assert sorted(run.info.block for run in whole) == [0, 1, 2]
+    assert again.err.count("starting") == 2
+    assert (kept_run.folder / "run.json").read_bytes() == kept  # never overwritten
 
     last = bakeoff(*command)
     assert last.code == 0
-    assert "4 runs were stored already" in last.err
+    assert "3 runs were stored already" in last.err
     assert "starting" not in last.err
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_single_run_is_ended_politely(
-    number: signal.Signals, bakeoff: CommandLine, fake: list[str], tmp_path: Path
+def test_sigterm_acts_like_an_interrupt(
+    bakeoff: CommandLine, fake: list[str], tmp_path: Path
 ) -> None:
-    mark = {MARK: f"polite-{number}-{os.getpid()}"}
+    mark = {MARK: f"polite-{os.getpid()}"}
     process = bakeoff.start("run", *fake, "load.requests=9999", "name=polite", env=mark)
     try:
         until(lambda: journal_grows(tmp_path, 20_000), 60)
-        process.send_signal(number)
+        process.send_signal(signal.SIGTERM)
         code, err = end(process)
     finally:
         process.kill()
@@ -134,7 +132,7 @@ def test_kill_9_leaves_no_process_behind(
         before = marked(mark[MARK])
         process.kill()
         killed_s = time.monotonic()
-        process.wait()
+        end(process)
     finally:
         process.kill()
     for part in ("harness.load.child", "keeper.py", "fake_llama_server.py"):

@@ -1,0 +1,45 @@
+"""The shape of a configuration: schema dataclasses under the YAML files of `conf/`.
+
+YAML chooses, the dataclass constrains: `RunConf` is what every room gets, made once by
+`OmegaConf.to_object`, which runs each `__post_init__`. Nothing here touches the environment, a
+GPU or the network. Units are in the names; what a value may be is said by the check beside it.
+"""
+
+from harness.config.engine import (
+    EngineConf,
+    LaunchConf,
+    LaunchMode,
+    ModelConf,
+    RecipeConf,
+    Route,
+)
+from harness.config.limits import HardwareConf, PriceConf, SloConf, ValidityConf
+from harness.config.load import (
+    LevelConf,
+    LoadConf,
+    ScenarioConf,
+    Shape,
+    WarmupConf,
+    WarmupMode,
+)
+from harness.config.run import RunConf
+
+__all__ = [
+    "EngineConf",
+    "HardwareConf",
+    "LaunchConf",
+    "LaunchMode",
+    "LevelConf",
+    "LoadConf",
+    "ModelConf",
+    "PriceConf",
+    "RecipeConf",
+    "Route",
+    "RunConf",
+    "ScenarioConf",
+    "Shape",
+    "SloConf",
+    "ValidityConf",
+    "WarmupConf",
+    "WarmupMode",
+]

@@ -1,0 +1,128 @@
+"""From what a job has gathered to a stored run: its `run.json`, its doubts, and how it ended."""
+
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from harness.analysis.validity import run_doubts
+from harness.engine.ready import Readiness
+from harness.errors import (
+    BakeoffError,
+    EngineDiedError,
+    InterruptedRunError,
+    InvalidRunError,
+    NotReadyError,
+)
+from harness.load.decode import Decoded
+from harness.run.identity import plain_config, run_id
+from harness.run.preflight import Prepared
+from harness.store import SCHEMA_VERSION, StoredRun, finish_run, write_tables
+from harness.types import (
+    Doubt,
+    EngineIdentity,
+    EngineSample,
+    HostSample,
+    Outcome,
+    RunInfo,
+    Severity,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobResult:
+    """How a job ended; `exit_code` as in errors.py."""
+
+    run_id: str
+    label: str
+    folder: Path
+    outcome: Outcome
+    exit_code: int
+    message: str = ""
+
+
+@dataclass(slots=True, kw_only=True)
+class Measured:
+    """What a job has gathered so far, good or not."""
+
+    readiness: Readiness | None = None
+    decoded: Decoded | None = None
+    engine: list[EngineSample] | None = None
+    host: list[HostSample] | None = None
+    failure: BakeoffError | None = None
+
+
+def store_job(prepared: Prepared, folder: Path, measured: Measured, started_at: str) -> JobResult:
+    """Write what was gathered into `folder`, move it into place; StoreWriteError if it cannot."""
+    decoded = measured.decoded
+    info = _info(prepared, measured, started_at)
+    records = decoded.records if decoded else ()
+    write_tables(folder, records=records, engine=measured.engine or [], host=measured.host or [])
+    doubts = run_doubts(StoredRun(folder=folder, info=info))
+    failure = measured.failure
+    if failure is None:
+        failure = _invalid(doubts)
+    info = replace(
+        info,
+        doubts=doubts,
+        outcome=_outcome(failure),
+        diagnosis=_message(failure, folder, Path()) if failure else None,
+        ended_at=datetime.now(UTC).isoformat(timespec="seconds"),
+    )
+    final = finish_run(folder, info)
+    return JobResult(
+        run_id=final.name,
+        label=_label(prepared),
+        folder=final,
+        outcome=info.outcome,
+        exit_code=failure.exit_code if failure else 0,
+        message=_message(failure, folder, final) if failure else "",
+    )
+
+
+def _message(failure: BakeoffError, written: Path, final: Path) -> str:
+    """The failure with the log's path in the run's final folder, not in the hidden one."""
+    return str(failure).replace(str(written / "engine.log"), str(final / "engine.log"))
+
+
+def _info(prepared: Prepared, measured: Measured, started_at: str) -> RunInfo:
+    conf, ready, decoded = prepared.conf, measured.readiness, measured.decoded
+    return RunInfo(
+        schema_version=SCHEMA_VERSION,
+        run_id=run_id(conf, prepared.content_hash),
+        engine=conf.engine.name,
+        model=conf.model.name,
+        emulated=False,
+        outcome=Outcome.OK,
+        started_at=started_at,
+        config=plain_config(conf),
+        facts=prepared.facts,
+        plan_hash=prepared.plan.plan_hash,
+        content_hash=prepared.content_hash,
+        block=conf.block,
+        levels=decoded.levels if decoded else (),
+        identity=ready.identity if ready else EngineIdentity(),
+        capabilities=prepared.adapter.capabilities,
+        time_to_ready_s=ready.time_to_ready_s if ready else None,
+    )
+
+
+def _invalid(doubts: tuple[Doubt, ...]) -> InvalidRunError | None:
+    reasons = [doubt.what for doubt in doubts if doubt.severity is Severity.INVALID]
+    return InvalidRunError("; ".join(reasons)) if reasons else None
+
+
+def _outcome(failure: BakeoffError | None) -> Outcome:
+    kinds = (
+        (NotReadyError, Outcome.NOT_READY),
+        (EngineDiedError, Outcome.DIED),
+        (InterruptedRunError, Outcome.INTERRUPTED),
+        (InvalidRunError, Outcome.INVALID),
+    )
+    if failure is None:
+        return Outcome.OK
+    return next((outcome for kind, outcome in kinds if isinstance(failure, kind)), Outcome.FAILED)
+
+
+def _label(prepared: Prepared) -> str:
+    conf = prepared.conf
+    return f"{conf.engine.name} {conf.scenario.name} block {conf.block}"

@@ -1,0 +1,109 @@
+"""Every option of every group and every experiment composes to a configuration that is allowed."""
+
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+from hydra import compose, initialize_config_dir
+from hydra.core.global_hydra import GlobalHydra
+from omegaconf import OmegaConf
+
+from harness.cli.slo import load_slo
+from harness.config import LaunchMode, RunConf, Shape
+from harness.errors import ConfigError
+from harness.paths import conf_dir
+from harness.registry import adapter_names, open_adapter
+from harness.sweep.compose import register_schemas, to_run_conf
+
+CONF = Path(__file__).parent.parent / "conf"
+GROUPS = ("engine", "model", "scenario", "load", "slo", "hardware", "launch", "experiment")
+NEEDS = {  # what an option asks for beside itself
+    "launch=attach": ["launch.base_url=http://127.0.0.1:8000"],
+    "model=file": ["model.path=/models/x.gguf"],
+}
+OPTIONS = [
+    f"{group}={path.stem}" for group in GROUPS for path in sorted((CONF / group).glob("*.yaml"))
+]
+SLOS = sorted(path.stem for path in (CONF / "slo").glob("*.yaml"))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _hydra() -> Iterator[None]:
+    GlobalHydra.instance().clear()
+    register_schemas()
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        yield
+    GlobalHydra.instance().clear()
+
+
+@cache
+def composed(*overrides: str) -> RunConf:
+    return to_run_conf(compose("config", overrides=list(overrides)))
+
+
+def test_the_groups_are_these_and_none_is_empty() -> None:
+    assert {path.name for path in CONF.iterdir() if path.is_dir()} == {*GROUPS, "hydra"}
+    assert {option.partition("=")[0] for option in OPTIONS} == set(GROUPS)
+    assert conf_dir() == CONF
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+def test_every_option_composes(option: str) -> None:
+    group, _, name = option.partition("=")
+    conf = composed(option, *NEEDS.get(option, []))
+    assert conf.load.played_levels()
+    if group in {"engine", "scenario", "slo"}:
+        assert getattr(conf, group).name == name
+
+
+def test_the_default_is_the_embedded_engine_on_a_chat() -> None:
+    conf = composed()
+    assert (conf.engine.name, conf.scenario.name, conf.slo.name) == ("llamacpp", "chat", "none")
+    assert (conf.load.shape, conf.load.users) == (Shape.USERS, 8)
+    assert (conf.launch.mode, conf.repeats, conf.store) == (LaunchMode.PROCESS, 1, "results")
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in (CONF / "engine").glob("*.yaml")))
+def test_every_engine_has_an_adapter_that_takes_its_configuration(name: str) -> None:
+    attached = composed(f"engine={name}", "launch=attach", *NEEDS["launch=attach"])
+    adapter = open_adapter(attached.engine, attached.model, LaunchMode.ATTACH)
+    assert adapter.name == name
+
+
+def test_every_adapter_has_a_configuration() -> None:
+    options = {option.partition("=")[2] for option in OPTIONS if option.startswith("engine=")}
+    assert options == set(adapter_names())
+
+
+@pytest.mark.parametrize("name", SLOS)
+def test_a_preset_reads_the_same_with_and_without_hydra(name: str) -> None:
+    slo = load_slo(name)
+    assert slo.name == name
+    assert slo == composed(f"slo={name}").slo
+    limits = (slo.ttft_s, slo.tpot_s, slo.e2e_s)
+    assert (name == "none") == all(limit is None for limit in limits)
+    assert (name == "none") or slo.source
+
+
+def test_an_unknown_preset_names_the_choices() -> None:
+    with pytest.raises(ConfigError) as caught:
+        load_slo("nope")
+    assert str(caught.value) == f"slo=nope: not known; choose one of: {', '.join(SLOS)}"
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in (CONF / "experiment").glob("*.yaml")))
+def test_what_an_experiment_sweeps_are_keys_of_the_configuration(name: str) -> None:
+    config = OmegaConf.load(CONF / "experiment" / f"{name}.yaml")
+    swept = OmegaConf.select(config, "hydra.sweeper.params")
+    assert swept
+    for key, values in swept.items():
+        for value in str(values).split(","):
+            composed(f"experiment={name}", f"{key}={value}")
+
+
+def test_every_option_says_what_it_is() -> None:
+    for option in OPTIONS:
+        group, _, name = option.partition("=")
+        lines = (CONF / group / f"{name}.yaml").read_text().splitlines()
+        assert any(line.startswith("# ") for line in lines) or name == "none", option
