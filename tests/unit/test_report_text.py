@@ -114,8 +114,8 @@ def test_what_is_open_says_what_it_needs() -> None:
     lines = verdict_lines(summary(open_one, verdict(VerdictKind.EQUIVALENT, 1)))
     assert lines[0] == "No winner: of 2 comparisons 1 are equivalent and none shows a difference."
     assert lines[1] == (
-        "1 of 2 comparisons are inconclusive (TTFT P50 at chat, users=8); the nearest to an answer, "
-        "TTFT P50 at chat, users=8, takes about 9 blocks instead of 4: repeats=9. 1 of 2 "
+        "1 of 2 comparisons are inconclusive (TTFT P50 at chat, users=8); the nearest to an "
+        "answer, TTFT P50 at chat, users=8, takes about 9 blocks instead of 4: repeats=9. 1 of 2 "
         "comparisons are equivalent within the margin."
     )
 
