@@ -66,7 +66,7 @@ def _start_and_play(
         process, base_url = None, conf.launch.base_url or ""
         if conf.launch.mode is LaunchMode.PROCESS:
             process, base_url = stack.enter_context(_engine(prepared, folder, lock))
-        progress(f"{conf.engine.name}: starting")
+        progress("  starting" if process else "  waiting for an answer")
         measured.readiness = wait_ready(
             process, prepared.adapter, base_url, timeout_s=conf.engine.ready_timeout_s
         )
@@ -140,7 +140,7 @@ def _play(
 
 def _tell(event: Mapping[str, Any], progress: Callable[[str], None]) -> None:
     if event.get("event") == "level":
-        progress(str(event["name"]))
+        progress(f"  {event['name']}")
 
 
 def _decode(prepared: Prepared, loaded: PreparedLoad, journal: Path) -> Decoded:

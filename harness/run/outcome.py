@@ -30,14 +30,14 @@ from harness.types import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobResult:
-    """How a job ended; `exit_code` as in errors.py."""
+    """How a job ended; `exit_code` as in errors.py, `label`: what the sweep calls the job."""
 
     run_id: str
-    label: str
     folder: Path
     outcome: Outcome
     exit_code: int
     message: str = ""
+    label: str = ""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -71,7 +71,6 @@ def store_job(prepared: Prepared, folder: Path, measured: Measured, started_at: 
     final = finish_run(folder, info)
     return JobResult(
         run_id=final.name,
-        label=_label(prepared),
         folder=final,
         outcome=info.outcome,
         exit_code=failure.exit_code if failure else 0,
@@ -121,8 +120,3 @@ def _outcome(failure: BakeoffError | None) -> Outcome:
     if failure is None:
         return Outcome.OK
     return next((outcome for kind, outcome in kinds if isinstance(failure, kind)), Outcome.FAILED)
-
-
-def _label(prepared: Prepared) -> str:
-    conf = prepared.conf
-    return f"{conf.engine.name} {conf.scenario.name} block {conf.block}"

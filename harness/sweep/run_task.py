@@ -1,5 +1,6 @@
 """What `bakeoff run` and `bakeoff plan` do under Hydra: prepare all, then measure or only show."""
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -16,6 +17,8 @@ from harness.run.preflight import Prepared, can_prepare, check, prepare
 from harness.sweep.blocks import BlockJob, Schedule, finished_runs, schedule
 from harness.sweep.compose import to_run_conf
 from harness.types import Outcome
+
+_MINUTE_S = 60.0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -40,6 +43,7 @@ class RunTask:
         self._is_preview = is_preview
         self._prepared: dict[str, Prepared] = {}
         self._swept: dict[str, str] = {}  # by content hash: what sets a job apart
+        self._took_s: list[float] = []
         self._end: BakeoffError | None = None
         self.sweep: SweepPlan | None = None
         self.results: list[JobResult] = []
@@ -100,9 +104,13 @@ class RunTask:
     def _measure(self, conf: RunConf) -> JobResult:
         folder = Path(conf.store) / conf.name
         prepared = self._find(conf)
-        result = measure(prepared, folder, self._progress)
-        if swept := self._swept.get(prepared.content_hash):
-            result = replace(result, label=f"{result.label} ({swept})")
+        swept = self._swept.get(prepared.content_hash)
+        label = f"{conf.engine.name} {conf.scenario.name} block {conf.block}"
+        label += f" ({swept})" if swept else ""
+        self._progress(f"{self._place()} {label}")
+        start_s = time.monotonic()
+        result = replace(measure(prepared, folder, self._progress), label=label)
+        self._took_s.append(time.monotonic() - start_s)
         self.results.append(result)
         if result.outcome is Outcome.INTERRUPTED:
             raise InterruptedRunError(
@@ -110,6 +118,15 @@ class RunTask:
                 f"one are kept in {folder}; the same command goes on from there"
             )
         return result
+
+    def _place(self) -> str:
+        """Which job of how many, and how long the rest may take, judged by those before it."""
+        done, total = len(self._took_s), len(self.sweep.confs) if self.sweep else 1
+        left = ""
+        if done:
+            left_s = sum(self._took_s) / done * (total - done)
+            left = f", about {left_s / 60:.0f} min left" if left_s >= _MINUTE_S else ", nearly done"
+        return f"[{done + 1}/{total}{left}]"
 
     def _find(self, conf: RunConf) -> Prepared:
         for prepared in self._prepared.values():

@@ -120,8 +120,7 @@ def test_a_good_job_is_stored_with_all_that_it_measured(
     conf = conf_of(server.port, tmp_path / "results")
     result, run = measured(conf, said)
     assert (result.exit_code, result.outcome, result.message) == (0, Outcome.OK, "")
-    assert result.label == "openai fixed block 1"
-    assert said == ["openai: starting", "warm-up", "users=2"]
+    assert said == ["  waiting for an answer", "  warm-up", "  users=2"]
     rows = run.requests().to_pylist()
     assert [row["phase"] for row in rows] == ["warmup"] * 2 + ["measure"] * 6
     assert [row["index"] for row in rows] == [6, 7, 0, 1, 2, 3, 4, 5]

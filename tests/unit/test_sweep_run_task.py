@@ -112,14 +112,16 @@ def test_every_arm_is_launched_once_a_block_with_its_name_and_block(
 
 def test_results_are_labelled_with_what_sets_them_apart(tmp_path: Path, bench: Bench) -> None:
     jobs = [["engine.max_running=1", "seed=1"], ["engine.max_running=8", "seed=1"]]
-    task = RunTask(lambda _: None)
+    said: list[str] = []
+    task = RunTask(said.append)
     blocks = task.prepare(jobs, configs(tmp_path, jobs, repeats=1))
     labels = {result.label for result in played(task, tmp_path, blocks, repeats=1)}
     assert labels == {
-        "llamacpp chat (engine.max_running=1)",
-        "llamacpp chat (engine.max_running=8)",
+        "llamacpp chat block 0 (engine.max_running=1)",
+        "llamacpp chat block 0 (engine.max_running=8)",
     }
     assert len(bench.measured) == 2
+    assert [line.partition("]")[0] for line in said] == ["[1/2", "[2/2, nearly done"]
 
 
 def test_a_name_in_the_overrides_is_not_given_twice(tmp_path: Path, bench: Bench) -> None:
