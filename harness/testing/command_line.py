@@ -33,7 +33,7 @@ class CommandLine:
     program: tuple[str, ...] = PROGRAM
 
     def __call__(
-        self, *arguments: str, env: Mapping[str, str] | None = None, timeout_s: float = 110.0
+        self, *arguments: str, env: Mapping[str, str] | None = None, timeout_s: float = 240.0
     ) -> Ended:
         """Run one command to its end; subprocess.TimeoutExpired if it does not end."""
         process = self.start(*arguments, env=env)

@@ -18,6 +18,7 @@ import signal
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 START_S = time.monotonic()
 REPLAY = os.environ.get("FAKE_REPLAY")
@@ -91,7 +92,9 @@ class Server:
             self.json(writer, 404, {"error": {"message": "File Not Found", "code": 404}})
         await writer.drain()
 
-    async def complete(self, body: dict, age_s: float, writer: asyncio.StreamWriter) -> None:
+    async def complete(
+        self, body: dict[str, Any], age_s: float, writer: asyncio.StreamWriter
+    ) -> None:
         if age_s < setting("FAKE_READY_S", 0):
             self.json(writer, 503, {"error": {"message": "not ready"}})
             return
@@ -115,7 +118,7 @@ class Server:
             finally:
                 self.busy -= 1
 
-    async def stream(self, body: dict, count: int, writer: asyncio.StreamWriter) -> None:
+    async def stream(self, body: dict[str, Any], count: int, writer: asyncio.StreamWriter) -> None:
         writer.write(
             b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
             b"Transfer-Encoding: chunked\r\n\r\n"
@@ -142,7 +145,7 @@ class Server:
         self.chunk(writer, b"data: [DONE]\n\n")
         writer.write(b"0\r\n\r\n")
 
-    async def replay(self, case: object, writer: asyncio.StreamWriter) -> None:
+    async def replay(self, case: Any, writer: asyncio.StreamWriter) -> None:
         reply = (
             case["replies"][0]
             if isinstance(case, dict)
@@ -158,7 +161,7 @@ class Server:
                 await writer.drain()
         writer.write(b"0\r\n\r\n")
 
-    def event(self, writer: asyncio.StreamWriter, content: dict) -> None:
+    def event(self, writer: asyncio.StreamWriter, content: dict[str, Any]) -> None:
         self.chunk(writer, b"data: " + json.dumps(content).encode() + b"\n\n")
 
     @staticmethod

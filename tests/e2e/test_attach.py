@@ -13,6 +13,8 @@ from harness.store import open_runs
 from harness.testing.command_line import CommandLine
 from harness.types import HttpCall
 
+pytestmark = pytest.mark.timeout(300)  # runs wait for one another on a machine
+
 FAKE_SERVER = Path(__file__).with_name("fake_llama_server.py")
 HEALTH = HttpCall(method="GET", path="/health")
 

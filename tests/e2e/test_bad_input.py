@@ -12,6 +12,8 @@ import pytest
 from harness.store import SCHEMA_VERSION
 from harness.testing.command_line import CommandLine, Ended
 
+pytestmark = pytest.mark.timeout(300)  # runs wait for one another on a machine
+
 
 @dataclass(frozen=True)
 class Wrong:
@@ -168,7 +170,7 @@ def endings(
 def test_a_mistake_is_named_with_what_helps(
     wrong: Wrong, endings: dict[str, Future[Ended]]
 ) -> None:
-    check(endings[wrong.id].result(timeout=100), wrong)
+    check(endings[wrong.id].result(timeout=280), wrong)
 
 
 @pytest.fixture

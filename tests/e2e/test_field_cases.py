@@ -14,6 +14,8 @@ from harness.store import StoredRun, open_runs
 from harness.testing.command_line import CommandLine, Ended
 from harness.types import Outcome
 
+pytestmark = pytest.mark.timeout(300)  # runs wait for one another on a machine
+
 EXPECTED = json.loads(
     (Path(__file__).parents[1] / "data" / "cases" / "expected.json").read_text(encoding="utf-8")
 )

@@ -13,6 +13,8 @@ import pytest
 
 from harness.testing.command_line import PROGRAM, CommandLine
 
+pytestmark = pytest.mark.timeout(300)  # runs wait for one another on a machine
+
 _LIMIT = (
     "import os, resource, sys; size = int(sys.argv[1]); "
     "resource.setrlimit(resource.RLIMIT_FSIZE, (size, size)); os.execv(sys.argv[2], sys.argv[2:])"

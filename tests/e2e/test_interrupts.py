@@ -8,10 +8,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import psutil
+import pytest
 
 from harness.store import StoredRun, open_runs
 from harness.testing.command_line import CommandLine
 from harness.types import Outcome
+
+pytestmark = pytest.mark.timeout(300)  # runs wait for one another on a machine
 
 MARK = "BAKEOFF_TEST_MARK"
 

@@ -13,6 +13,8 @@ from harness.cli.slo import load_slo
 from harness.store import open_runs
 from harness.units import number
 
+pytestmark = pytest.mark.timeout(300)  # runs wait for one another on a machine
+
 
 class Numbers(HTMLParser):
     """The attributes of every tag that carries a figure, and the text in it."""

@@ -12,6 +12,8 @@ from harness.store import open_runs
 from harness.testing.command_line import CommandLine
 from harness.types import Outcome
 
+pytestmark = pytest.mark.timeout(300)  # runs wait for one another on a machine
+
 
 def cells_of(folder: Path) -> list[Cell]:
     return list(summarise(open_runs(folder).runs).cells)
