@@ -53,6 +53,7 @@ def test_a_running_server_is_measured_and_left_running(
         "load.users=2",
         "load.duration_s=null",
         "load.requests=8",
+        "validity.max_lag_s=0.5",
         "name=attached",
     )
     assert ended.code == 0, ended.err

@@ -43,6 +43,7 @@ def numbers(sweep: Any) -> list[dict[str, str]]:
     assert ended.code == 0, ended.err
     assert "report: truth/page.html" in ended.out
     page = (sweep.bakeoff.cwd / "truth" / "page.html").read_text(encoding="utf-8")
+    assert "3.60 EUR an hour" in page
     return Numbers(page).found
 
 
@@ -67,6 +68,7 @@ def test_every_number_is_computed_again_from_the_store(
     assert len(numbers) > 60
     assert {shown["data-cell"] for shown in numbers if "data-cell" in shown} == set(cells)
     assert any("data-pair" in shown for shown in numbers)
+    assert any(shown["data-metric"] == "cost_per_mtok" for shown in numbers)
 
 
 def rows_of(folder: Path, slots: int) -> list[dict[str, Any]]:

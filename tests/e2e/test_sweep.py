@@ -71,11 +71,6 @@ def test_a_price_gives_a_cost(sweep: Any) -> None:
         cost, rate = cell.metrics["cost_per_mtok"], cell.metrics["output_tokens_per_s"]
         assert rate.value
         assert cost.value == pytest.approx(3.6 / (3600 * rate.value) * 1e6)
-    ended = sweep.bakeoff("report", "store/base", "--slo", "chat", "--out", "cost.html")
-    assert ended.code == 0
-    page = (sweep.bakeoff.cwd / "cost.html").read_text(encoding="utf-8")
-    assert 'data-metric="cost_per_mtok"' in page
-    assert "3.60 EUR an hour" in page
 
 
 def test_two_runs_of_one_block_are_compared(sweep: Any) -> None:
@@ -95,13 +90,10 @@ def test_two_runs_of_one_block_are_compared(sweep: Any) -> None:
 
 
 def test_recommend_gives_a_reasoned_answer(sweep: Any) -> None:
-    ended = sweep.bakeoff("recommend", "store/base", "--slo", "chat", "--json")
-    decision = json.loads(ended.out)
-    assert (ended.code == 7) == (decision["status"] == "refused")
-    assert decision["reasons"]
-    text = sweep.bakeoff("recommend", "store/base", "--slo", "chat")
-    assert text.code == ended.code
-    assert "Traceback" not in text.err
+    ended = sweep.bakeoff("recommend", "store/base", "--slo", "chat")
+    assert ended.code in {0, 7}
+    assert "Traceback" not in ended.err
+    assert "max_running=4" in ended.out
 
 
 def test_a_result_is_found_under_another_name_and_measured_again_when_asked(
