@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test check fix bench env dev clean
+.PHONY: demo test lint check fix bench env dev clean
 .DEFAULT_GOAL := demo
 
 $(BIN)/bakeoff: pyproject.toml
@@ -25,11 +25,12 @@ demo: env ## a small real sweep, a verdict, reports/demo.html
 test: dev ## every test, the end-to-end test on the real engine included
 	$(BIN)/python -m pytest
 
-check: dev ## format, lint, types, tests
+lint: dev ## format, lint, types
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest
+
+check: lint test ## format, lint, types, tests
 
 fix: dev ## format, and mend what ruff can mend
 	$(BIN)/ruff format .

@@ -105,7 +105,8 @@ def _pieces(run: StoredRun, slo: SloConf | None) -> list[_Piece]:
         )
         for level in info.levels
     ]
-    found = run_level_doubts(info, view_doubts(info, frame, views))
+    # judged when it was measured; only a run that was stored without doubts is judged again
+    found = run_level_doubts(info, info.doubts or view_doubts(info, frame, views))
     return [
         _Piece(
             run=run,

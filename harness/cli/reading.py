@@ -1,6 +1,7 @@
 """`report`, `compare` and `recommend`: everything that reads stored runs and measures nothing."""
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
@@ -11,6 +12,7 @@ from harness.analysis.cells import summarise
 from harness.analysis.model import Summary
 from harness.cli.slo import load_slo
 from harness.config import SloConf
+from harness.engine.facts import hardware_label, machine_facts
 from harness.errors import ConfigError, NoAnswerError
 from harness.paths import reference_dir
 from harness.recommend.decide import recommend
@@ -112,12 +114,26 @@ def recommend_from(
         objective=objective,
         input_tokens=input_tokens,
         output_tokens=output_tokens,
+        today=datetime.now(UTC).date(),
     )
     if as_json:
         print(msgspec.json.encode(decision).decode())
     else:
         print_decision(Console(), decision)
+        if note := _elsewhere(decision):
+            print(note)
     return 0 if decision.status is not Status.REFUSED else NoAnswerError.exit_code
+
+
+def _elsewhere(decision: Decision) -> str:
+    """What to mind when the evidence comes from another machine than this one."""
+    there, here = decision.question.hardware, hardware_label(machine_facts())
+    if there is None or there == here:
+        return ""
+    return (
+        f"note: measured on {there}; this machine is {here}: measure here before you rely on it "
+        "(bakeoff run)"
+    )
 
 
 def print_decision(console: Console, decision: Decision) -> None:

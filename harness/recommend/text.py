@@ -1,15 +1,15 @@
 """A decision for people: the verdict in at most three sentences, its evidence, and its tree."""
 
-from rich.box import SIMPLE
+from rich.box import SIMPLE_HEAD
 from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 from rich.tree import Tree
 
 from harness.recommend.model import Decision, Evidence, Fit, Flip, Pick, Status
 from harness.recommend.objectives import GOOD_TOKENS, OUTPUT_TOKENS
 from harness.units import estimate, estimate_with_interval, percent, seconds
 
-WIDTH = 100  # columns that everything here fits
 FIT_STYLE = {Fit.MET: "green", Fit.MISSED: "red", Fit.UNKNOWN: "yellow"}
 
 
@@ -61,37 +61,25 @@ def flip_words(flip: Flip) -> str:
 
 
 def evidence_table(decision: Decision) -> Table:
-    """Every row of evidence; a star marks what the answer rests on. Fits 100 columns."""
-    table = Table(
-        title="Evidence (* the answer rests on it)", box=SIMPLE, pad_edge=False, padding=0
-    )
-    table.add_column("", width=1)
-    table.add_column("candidate", overflow="fold", min_width=9, max_width=26)
-    table.add_column("load", overflow="fold", min_width=8, max_width=18)
-    table.add_column("tier")
-    table.add_column("blocks", justify="right")
-    table.add_column("n", justify="right")
-    table.add_column("good", justify="right", no_wrap=True)
-    table.add_column("at least", justify="right", no_wrap=True)
-    table.add_column("tokens/s", justify="right")
-    table.add_column("TTFT P50", justify="right")
-    table.add_column("date", no_wrap=True)
+    """Every row of evidence; a star marks what the answer rests on. Fits 80 columns."""
+    title = "Evidence (* the answer rests on it)"
+    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table.add_column("candidate\n  load", overflow="fold")
+    for name in ("tier", "blocks", "n", "good\nat least", "tokens/s", "TTFT P50", "date"):
+        table.add_column(name, justify="right", no_wrap=True)
     for row in decision.evidence:
         table.add_row(*_cells(row), style=None if row.cited else "dim")
     return table
 
 
-def _cells(row: Evidence) -> tuple[str, ...]:
+def _cells(row: Evidence) -> tuple[Text | str, ...]:
     share = row.attainment
     return (
-        "*" if row.cited else "",
-        escape(row.candidate),
-        escape(row.level),
+        Text(f"{'*' if row.cited else ' '} {row.candidate}\n  {row.level}"),
         row.tier.value,
         str(len(set(row.blocks))),
         str(row.n),
-        percent(share.value),
-        f"[{FIT_STYLE[row.fit]}]{percent(share.ci_low)}[/]",
+        Text(f"{percent(share.value)}\n").append(percent(share.ci_low), style=FIT_STYLE[row.fit]),
         _figure(row, (GOOD_TOKENS, OUTPUT_TOKENS), ""),
         _figure(row, ("ttft_p50_s",), "s"),
         row.date[:10],

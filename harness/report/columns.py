@@ -41,6 +41,7 @@ COLUMNS = (
     Column(metric="ttft_p99_s", group="TTFT", label="P99", unit="ms", scale=1e3),
     Column(metric="tpot_p50_s", group="TPOT", label="P50", unit="ms", scale=1e3),
     Column(metric="tpot_p90_s", group="TPOT", label="P90", unit="ms", scale=1e3),
+    Column(metric="tpot_p99_s", group="TPOT", label="P99", unit="ms", scale=1e3),
     Column(metric="gap_p50_s", group="Chunk gap", label="P50", unit="ms", scale=1e3),
     Column(metric="gap_p99_s", group="Chunk gap", label="P99", unit="ms", scale=1e3),
     Column(metric="e2e_p50_s", group="E2E", label="P50", unit="s"),

@@ -7,7 +7,9 @@ name without a folder of that name. The task sees all jobs at once before any is
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import redirect_stderr
 from importlib import import_module
+from io import StringIO
 from types import ModuleType
 from typing import Any, Protocol
 
@@ -83,7 +85,8 @@ class BlockSweeper(Sweeper):
 
 def _result(job: JobReturn) -> Any:
     if job.status is JobStatus.FAILED:
-        _ = job.return_value  # raises what the job raised
+        with redirect_stderr(StringIO()):  # Hydra would print the overrides above our sentence
+            _ = job.return_value  # raises what the job raised
     return job.return_value
 
 

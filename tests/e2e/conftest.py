@@ -82,7 +82,7 @@ class Sweep:
 @pytest.fixture(scope="session")
 def sweep(tmp_path_factory: pytest.TempPathFactory, cache: Path, fake: list[str]) -> Sweep:
     bakeoff = CommandLine(cwd=tmp_path_factory.mktemp("sweep"), env={"BAKEOFF_CACHE": str(cache)})
-    levels = "[{users: 4, requests: 32}, {shape: poisson, rate_rps: 15, duration_s: 1.5}]"
+    levels = "[{users: 4, requests: 32}, {shape: poisson, rate_rps: 15, duration_s: 1}]"
     command = (
         "run",
         *fake,

@@ -14,7 +14,7 @@ from harness.types import Outcome
 
 pytestmark = pytest.mark.timeout(400)  # the first time the engine's environment is installed
 
-LEVELS = "[{users: 1, requests: 3}, {users: 2, requests: 6}]"
+LEVELS = "[{users: 1, requests: 2}, {users: 2, requests: 4}]"
 
 
 @pytest.fixture(scope="module")
@@ -56,8 +56,8 @@ def test_both_settings_are_measured_and_stored_whole(runs: list[StoredRun]) -> N
         assert info.time_to_ready_s is not None
         assert 0.1 < info.time_to_ready_s < 120
         assert [(level.name, level.planned) for level in info.levels] == [
-            ("users=1", 3),
-            ("users=2", 6),
+            ("users=1", 2),
+            ("users=2", 4),
         ]
         assert info.identity.version
         assert info.identity.max_running == info.config["engine"]["max_running"]
@@ -71,7 +71,7 @@ def test_both_settings_are_measured_and_stored_whole(runs: list[StoredRun]) -> N
 def test_every_request_was_answered_as_planned(runs: list[StoredRun]) -> None:
     for run in runs:
         rows = [row for row in run.requests().to_pylist() if row["phase"] == "measure"]
-        assert len(rows) == 9
+        assert len(rows) == 6
         for row in rows:
             assert row["error"] is None
             assert row["tokens_source"] == "usage"
@@ -164,5 +164,5 @@ def test_the_plan_knows_what_is_stored(
         assert "2 runs are stored already" in planned.out
     anew = json.loads(bakeoff_here("plan", *command, "rerun=true", "--json").out)
     assert anew["jobs"] == 2
-    assert anew["requests"]["low"] >= 18
+    assert anew["requests"]["low"] >= 12
     assert Path(bakeoff_here.cwd / "results" / "real").is_dir()
