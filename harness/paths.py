@@ -18,7 +18,7 @@ def conf_dir() -> Path:
 
 def reference_dir() -> Path:
     """The reference runs, `results/reference/` in a checkout, packed into the wheel elsewhere."""
-    return _shipped("results/reference", "_reference")
+    return _shipped("results/reference", "_results/reference")
 
 
 def cache_dir() -> Path:
