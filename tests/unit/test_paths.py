@@ -10,7 +10,10 @@ ROOT = Path(__file__).parents[2]
 def test_in_a_checkout_the_folders_are_the_trees() -> None:
     assert conf_dir() == ROOT / "conf"
     assert (conf_dir() / "config.yaml").is_file()
-    assert reference_dir() in {ROOT / "results" / "reference", ROOT / "harness" / "_reference"}
+    assert reference_dir() in {
+        ROOT / "results" / "reference",
+        ROOT / "harness" / "_results" / "reference",
+    }
 
 
 def test_elsewhere_they_are_inside_the_package(
@@ -19,7 +22,7 @@ def test_elsewhere_they_are_inside_the_package(
     package = tmp_path / "site-packages" / "harness"
     monkeypatch.setattr("harness.paths._PACKAGE", package)
     assert conf_dir() == package / "_conf"
-    assert reference_dir() == package / "_reference"
+    assert reference_dir() == package / "_results" / "reference"
 
 
 def test_the_cache_is_where_the_user_wants_it(monkeypatch: pytest.MonkeyPatch) -> None:
