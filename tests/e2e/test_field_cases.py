@@ -201,7 +201,7 @@ def test_a_server_that_dies_under_load(
         *fake,
         "load=levels",
         "load.levels=[{users: 2, requests: 400}, {users: 1, requests: 5}]",
-        "engine.env.FAKE_DIE_S=2",
+        "engine.env.FAKE_DIE_S=1.5",
         "name=c78",
     )
     failed_clearly(ended, expect("C78")["exit_code"], "signal 9 (SIGKILL) at", "engine.log")
