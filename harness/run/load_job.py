@@ -17,7 +17,7 @@ from harness.plan.plan import Plan, warmup_requests
 from harness.plan.tokenizer import Tokenizer
 from harness.types import Request
 
-_QUICK_USERS = 4  # a quick warm-up plays at most so many requests, all at once
+_QUICK_USERS = 2  # a quick warm-up plays at most so many requests, all at once
 _STEADY_RATIO = 0.02  # method.md 3.1: three windows in a row within 2 %
 _STEADY_REQUESTS_PER_USER = 40
 
