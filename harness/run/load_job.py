@@ -18,6 +18,7 @@ from harness.plan.tokenizer import Tokenizer
 from harness.types import Request
 
 _QUICK_USERS = 2  # a quick warm-up plays at most so many requests, all at once
+_STEADY_USERS = 8
 _STEADY_RATIO = 0.02  # method.md 3.1: three windows in a row within 2 %
 _STEADY_REQUESTS_PER_USER = 40
 
@@ -38,10 +39,10 @@ class PreparedLoad:
 
 def warmup_size(conf: RunConf) -> tuple[int, int]:
     """Users and requests of the warm-up."""
-    users = min(conf.engine.max_running or _QUICK_USERS, _QUICK_USERS)
-    if conf.warmup.mode is WarmupMode.STEADY:
-        return users, users * _STEADY_REQUESTS_PER_USER
-    return users, users
+    is_steady = conf.warmup.mode is WarmupMode.STEADY
+    most = _STEADY_USERS if is_steady else _QUICK_USERS
+    users = min(conf.engine.max_running or most, most)
+    return users, users * (_STEADY_REQUESTS_PER_USER if is_steady else 1)
 
 
 def prepare_load(

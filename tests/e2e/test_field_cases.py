@@ -72,7 +72,7 @@ def test_requests_still_running_when_time_is_up_are_cut_off_and_counted(
     ended = bakeoff(
         "run",
         *fake,
-        "engine.env.FAKE_BUSY_AFTER=12",  # four of them are the warm-up
+        "engine.env.FAKE_BUSY_AFTER=10",  # two of them are the warm-up
         "load.requests=null",
         "load.duration_s=4",
         "load.drain_timeout_s=0.5",

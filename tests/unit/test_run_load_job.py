@@ -56,7 +56,7 @@ def test_calls_and_levels_of_the_whole_run(tmp_path: Path) -> None:
     assert (job.host, job.port) == ("h", 81)
     assert (job.request_timeout_s, job.drain_timeout_s, job.settle_s) == (7.0, 8.0, 0.25)
     assert job.levels == (
-        LevelJob(name="warm-up", first=9, count=3, users=3, duration_s=120.0, is_warmup=True),
+        LevelJob(name="warm-up", first=9, count=2, users=2, duration_s=120.0, is_warmup=True),
         LevelJob(name="users=2", first=0, count=5, users=2, think_s=0.5),
         LevelJob(name="constant=2/s", first=5, count=4, duration_s=2.0),
     )
@@ -72,7 +72,7 @@ def test_each_call_is_the_adapters_request_with_its_index(tmp_path: Path) -> Non
     requests = [request for level in plan.levels for request in level.requests()]
     adapter = OpenAIAdapter(CONF.engine, CONF.model)
     with Calls(tmp_path) as calls:
-        assert len(calls) == 12
+        assert len(calls) == 11
         for index, request in enumerate(requests):
             head, _, body = calls[index].data.partition(b"\r\n\r\n")
             assert head.startswith(b"POST /v1/completions HTTP/1.1\r\nHost: h:81\r\n")
@@ -82,8 +82,8 @@ def test_each_call_is_the_adapters_request_with_its_index(tmp_path: Path) -> Non
             planned = load.planned(index)
             assert planned.input_tokens == request.input_tokens
             assert planned.output_tokens == request.max_output_tokens
-        bodies = {calls[index].data.partition(b"\r\n\r\n")[2] for index in range(12)}
-    assert len(bodies) == 12  # the warm-up's prompts are its own
+        bodies = {calls[index].data.partition(b"\r\n\r\n")[2] for index in range(11)}
+    assert len(bodies) == 11  # the warm-up's prompts are its own
 
 
 def test_a_path_in_the_base_url_comes_before_the_adapters(tmp_path: Path) -> None:
@@ -98,11 +98,11 @@ def test_without_a_port_it_is_80(tmp_path: Path) -> None:
 
 
 def test_a_warm_up_is_no_larger_than_what_runs_together() -> None:
-    assert warmup_size(CONF) == (3, 3)
+    assert warmup_size(CONF) == (2, 2)
     one = replace(CONF, engine=EngineConf(name="openai", max_running=1))
     assert warmup_size(one) == (1, 1)
     unknown = replace(CONF, engine=EngineConf(name="openai"))
-    assert warmup_size(unknown) == (4, 4)
+    assert warmup_size(unknown) == (2, 2)
     steady = replace(CONF, warmup=WarmupConf(mode=WarmupMode.STEADY))
     assert warmup_size(steady) == (3, 120)
 
