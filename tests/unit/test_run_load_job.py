@@ -61,7 +61,7 @@ def test_calls_and_levels_of_the_whole_run(tmp_path: Path) -> None:
         LevelJob(name="constant=2/s", first=5, count=4, duration_s=2.0),
     )
     names = [(level.name, level.is_warmup, level.planned) for level in load.levels]
-    assert names == [("warm-up", True, 3), ("users=2", False, 5), ("constant=2/s", False, 4)]
+    assert names == [("warm-up", True, 2), ("users=2", False, 5), ("constant=2/s", False, 4)]
     assert [level.shape for level in load.levels] == ["users", "users", "constant"]
     assert [level.rate_rps for level in load.levels] == [None, None, 2.0]
 
