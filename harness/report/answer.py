@@ -34,6 +34,11 @@ def _alone(cell: Cell) -> str:
     rate, ttft = column_of("output_tokens_per_s"), column_of("ttft_p50_s")
     x = cell.metrics.get(rate.metric, _NOTHING)
     y = cell.metrics.get(ttft.metric, _NOTHING)
+    if x.value is None:
+        return (
+            f"{cell.candidate.label} gave no figures at {cell.workload.label}: {cell.n_failed} of "
+            f"{cell.n} requests failed."
+        )
     return (
         f"Only {cell.candidate.label} gave figures, so nothing is compared; at "
         f"{cell.workload.label} it gives {value_text(x, rate)} output tokens/s with a median TTFT "

@@ -215,3 +215,10 @@ def test_the_table_fits_a_hundred_columns_and_carries_intervals() -> None:
 def test_the_words_need_nothing_heavy(heavy: str) -> None:
     code = f"import sys, harness.report.text; sys.exit({heavy!r} in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_lone_candidate_whose_requests_all_failed_has_no_figures() -> None:
+    failed = replace(summary().cells[0], metrics={}, n=3, n_ok=0, n_failed=3)
+    line = verdict_lines(replace(summary(), cells=(failed,), verdicts=()))[0]
+    assert line.startswith(f"{failed.candidate.label} gave no figures at {failed.workload.label}")
+    assert line.endswith("3 of 3 requests failed.")
