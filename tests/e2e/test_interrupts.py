@@ -58,7 +58,7 @@ def test_ctrl_c_in_a_sweep_keeps_what_is_done_and_the_same_command_goes_on(
     bakeoff: CommandLine, fake: list[str], tmp_path: Path
 ) -> None:
     """C81: three blocks; the interrupt comes in the last one; a finished run.json is then cut."""
-    command = ("run", *fake, "load.requests=60", "repeats=3", "name=c81")
+    command = ("run", *fake, "load.requests=240", "repeats=3", "name=c81")
     folder = tmp_path / "results" / "c81"
     mark = {MARK: f"c81-{os.getpid()}"}
     process = bakeoff.start(*command, env=mark)
