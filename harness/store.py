@@ -7,6 +7,8 @@ imports neither engines nor load on its left nor pandas on its right.
 
 Format history (`schema_version`):
 1: first.
+2: requests.parquet has group to accepted_tokens, engine.parquet the counts of speculation, levels
+   the client's facts; what a run of version 1 lacks is read as missing.
 """
 
 import os
@@ -23,7 +25,7 @@ import pyarrow.parquet as pq
 from harness.errors import ConfigError, StoreFormatError, StoreWriteError
 from harness.types import Doubt, EngineSample, HostSample, Record, RunInfo, Severity
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 RECORD_SCHEMA = pa.schema(
     [
@@ -57,8 +59,21 @@ RECORD_SCHEMA = pa.schema(
         ("merged_reads", pa.int32()),
         ("late_s", pa.float64()),
         ("text_sha256", pa.string()),
+        ("group", pa.string()),
+        ("session", pa.int32()),
+        ("turn", pa.int32()),
+        ("prefix_tokens", pa.int32()),
+        ("lora", pa.string()),
+        ("worker", pa.int32()),
+        ("attempts", pa.int32()),
+        ("retry_after_s", pa.float64()),
+        ("draft_tokens", pa.int64()),
+        ("accepted_tokens", pa.int64()),
     ]
 )
+_SINCE_VERSION_2 = frozenset(
+    ("group", "session", "turn", "prefix_tokens", "lora", "worker", "attempts", "retry_after_s")
+) | {"draft_tokens", "accepted_tokens", "draft_tokens_total", "accepted_tokens_total"}
 ENGINE_SCHEMA = pa.schema(
     [
         (f.name, pa.string() if f.name == "kv_provenance" else pa.float64())
@@ -82,18 +97,24 @@ class StoredRun:
 
     def requests(self) -> pa.Table:
         """One row a request, columns as the fields of `Record`."""
-        return _read_table(self.folder / "requests.parquet", RECORD_SCHEMA)
+        return self._table("requests", RECORD_SCHEMA)
 
     def engine_samples(self) -> pa.Table:
         """One row a scrape, columns as the fields of `EngineSample`."""
-        return _read_table(self.folder / "engine.parquet", ENGINE_SCHEMA)
+        return self._table("engine", ENGINE_SCHEMA)
 
     def host_samples(self) -> pa.Table:
         """One row a sample, columns as the fields of `HostSample`."""
-        return _read_table(self.folder / "host.parquet", HOST_SCHEMA)
+        return self._table("host", HOST_SCHEMA)
+
+    def _table(self, name: str, schema: pa.Schema) -> pa.Table:
+        is_first = self.info.schema_version == 1
+        later = _SINCE_VERSION_2 if is_first else frozenset[str]()
+        return _read_table(self.folder / f"{name}.parquet", schema, later)
 
 
-def _read_table(path: Path, schema: pa.Schema) -> pa.Table:
+def _read_table(path: Path, schema: pa.Schema, later: frozenset[str]) -> pa.Table:
+    """A table with all columns of `schema`; of `later` ones that it lacks, with nulls."""
     try:
         table = pq.read_table(path)
     except (OSError, pa.ArrowInvalid) as error:
@@ -102,6 +123,10 @@ def _read_table(path: Path, schema: pa.Schema) -> pa.Table:
             "move its folder away and measure it again"
         ) from error
     missing = [name for name in schema.names if name not in table.column_names]
+    for name in later.intersection(missing):
+        nulls = pa.nulls(len(table), schema.field(name).type)
+        table = table.append_column(schema.field(name), nulls)
+    missing = [name for name in missing if name not in later]
     if missing:
         raise StoreFormatError(f"{path}: lacks the columns {missing}; the run is damaged")
     return table.select(schema.names)

@@ -73,6 +73,14 @@ class Outcome(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """One thing said before in a session. `role`: `user`, `assistant` or `system`."""
+
+    role: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
     """One request of the plan: a pure function of (config, seed, index).
 
@@ -88,16 +96,34 @@ class Request:
     input_tokens_exact: bool = True
     temperature: float = 0.0
     seed: int = 0
+    group: str | None = None
+    session: int | None = None
+    turn: int | None = None
+    history: tuple[Turn, ...] = ()
+    prefix_tokens: int = 0
+    lora: str | None = None
+
+
+class Wire(StrEnum):
+    """How a call travels: an HTTP/1.1 request, or a gRPC call over HTTP/2."""
+
+    HTTP = "http"
+    GRPC = "grpc"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpCall:
-    """One HTTP request without host and port. `headers` come beside those the client adds."""
+    """One request without host and port. `headers` come beside those the client adds.
+
+    With `wire` GRPC, `path` is `/package.Service/Method` and `body` one protobuf message, without
+    gRPC's frame of five bytes.
+    """
 
     method: str = "POST"
     path: str = "/"
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes = b""
+    wire: Wire = Wire.HTTP
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +140,8 @@ class Chunk:
 
     A *token chunk* has kind TEXT, REASONING or TOOL with non-empty text, or `total_tokens` above
     the chunk before it. `total_tokens`: the running count of output tokens if the server says it
-    here. A chunk may carry text and `finish_reason` at once.
+    here. A chunk may carry text and `finish_reason` at once. `draft_tokens`, `accepted_tokens`:
+    of speculative decoding, over the whole answer, where the server tells.
     """
 
     kind: ChunkKind
@@ -123,6 +150,8 @@ class Chunk:
     prompt_tokens: int | None = None
     cached_tokens: int | None = None
     reasoning_tokens: int | None = None
+    draft_tokens: int | None = None
+    accepted_tokens: int | None = None
     finish_reason: str | None = None
     error: ErrorClass | None = None
     message: str | None = None
@@ -137,7 +166,9 @@ class Record:
     `stream_end_s`: end of the answer, after usage and [DONE]. `censored_s`: its age (from due)
     when the drain was cut off; such a request is neither ok nor failed. `late_s`: the largest
     time between a byte's arrival and our reading it. `merged_reads`: reads that held several
-    token chunks, which share one stamp.
+    token chunks, which share one stamp. `group` to `lora`: as in `Request`. `worker`: which load
+    worker played it. `attempts`: how often it was sent; `retry_after_s`: the wait that the last
+    429 asked for. `draft_tokens`, `accepted_tokens`: of speculative decoding.
     """
 
     request_id: str
@@ -170,6 +201,16 @@ class Record:
     merged_reads: int = 0
     late_s: float | None = None
     text_sha256: str | None = None
+    group: str | None = None
+    session: int | None = None
+    turn: int | None = None
+    prefix_tokens: int | None = None
+    lora: str | None = None
+    worker: int | None = None
+    attempts: int = 1
+    retry_after_s: float | None = None
+    draft_tokens: int | None = None
+    accepted_tokens: int | None = None
 
     @property
     def is_ok(self) -> bool:
@@ -201,6 +242,8 @@ class EngineSample:
     prompt_tokens_total: float | None = None
     generation_tokens_total: float | None = None
     preemptions_total: float | None = None
+    draft_tokens_total: float | None = None
+    accepted_tokens_total: float | None = None
     scrape_s: float | None = None
 
 
@@ -274,11 +317,34 @@ class Doubt:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ClientFacts:
+    """What the load client saw of itself during one level; summed or worst over its workers.
+
+    `cpu_s`: CPU time of its processes. `stall_p99_s`, `stall_max_s`: how late its event loop
+    came to a timer of 10 ms. `unstamped_reads`: reads without the kernel's stamp.
+    `clock_step_s`: the largest jump of the wall clock against the monotonic one.
+    `peak_in_flight`: most requests under way at once.
+    """
+
+    cpu_s: float | None = None
+    stall_p99_s: float | None = None
+    stall_max_s: float | None = None
+    connects: int = 0
+    retries: int = 0
+    unstamped_reads: int = 0
+    clock_step_s: float = 0.0
+    peak_in_flight: int = 0
+    workers: int = 1
+    workers_lost: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Level:
     """One level of a run as it was played; times on the run's clock, all in seconds.
 
     `window_start_s` to `window_end_s`: requests due in it are measured. `drained_s`: when the
-    last of them had ended or was cut off.
+    last of them had ended or was cut off. `is_cut`: it did not come to its own end (the load
+    process died, or a search had seen enough). `trace`: what was done to a replayed trace.
     """
 
     index: int
@@ -291,6 +357,10 @@ class Level:
     drained_s: float = 0.0
     planned: int = 0
     exhausted: bool = False
+    is_cut: bool = False
+    think_s: float = 0.0
+    trace: Mapping[str, Any] | None = None
+    client: ClientFacts | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,32 +13,34 @@ from harness.config.engine import (
     RecipeConf,
     Route,
 )
+from harness.config.level import LevelConf, Shape, TimeUnit, TraceConf, TraceFormat
 from harness.config.limits import HardwareConf, PriceConf, SloConf, ValidityConf
-from harness.config.load import (
-    LevelConf,
-    LoadConf,
-    ScenarioConf,
-    Shape,
-    WarmupConf,
-    WarmupMode,
-)
+from harness.config.load import LoadConf, SearchConf, WarmupConf, WarmupMode
 from harness.config.run import RunConf
+from harness.config.scenario import GroupConf, Lengths, LognormalConf, ScenarioConf
 
 __all__ = [
     "EngineConf",
+    "GroupConf",
     "HardwareConf",
     "LaunchConf",
     "LaunchMode",
+    "Lengths",
     "LevelConf",
     "LoadConf",
+    "LognormalConf",
     "ModelConf",
     "PriceConf",
     "RecipeConf",
     "Route",
     "RunConf",
     "ScenarioConf",
+    "SearchConf",
     "Shape",
     "SloConf",
+    "TimeUnit",
+    "TraceConf",
+    "TraceFormat",
     "ValidityConf",
     "WarmupConf",
     "WarmupMode",

@@ -92,12 +92,16 @@ class LaunchConf:
     """`process`: we start the engine. `attach`: `base_url` of one that runs already.
 
     A slash or `/v1` at the end of `base_url` is taken off: the adapter knows its paths.
+    `api_key_env`: the name of the environment variable that holds the server's key; the key
+    itself is never written anywhere. `tls_verify`: false takes any certificate.
     """
 
     mode: LaunchMode = LaunchMode.PROCESS
     base_url: str | None = None
     port: int | None = None
     allow_remote: bool = False
+    api_key_env: str = ""
+    tls_verify: bool = True
 
     def __post_init__(self) -> None:
         if self.mode is LaunchMode.ATTACH:
@@ -112,5 +116,8 @@ class LaunchConf:
             self.base_url = url.rstrip("/").removesuffix("/v1").rstrip("/")
         elif self.base_url:
             raise ConfigError(f"launch.base_url={self.base_url}: only with launch=attach")
+        is_name = not self.api_key_env or self.api_key_env.isidentifier()
+        allowed = "the name of an environment variable, not the key itself"
+        require(is_name, "launch.api_key_env", "(not shown)", allowed)
         port_ok = self.port is None or 1 <= self.port <= _LAST_PORT
         require(port_ok, "launch.port", self.port, "between 1 and 65535, or null for a free one")

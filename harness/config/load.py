@@ -1,21 +1,11 @@
-"""Who sends what, and how the load is played."""
+"""How a load is played: its levels, its limits in time, by how many workers."""
 
 import math
-from dataclasses import dataclass, field, replace
-
-from omegaconf import MISSING
+from dataclasses import dataclass, field, fields, replace
 
 from harness.config.checks import Word, require, require_positive
+from harness.config.level import LevelConf, Shape
 from harness.errors import ConfigError
-
-
-class Shape(Word):
-    """The shape of a load: closed (`users`), open (`constant`, `poisson`), or several levels."""
-
-    USERS = "users"
-    CONSTANT = "constant"
-    POISSON = "poisson"
-    LEVELS = "levels"
 
 
 class WarmupMode(Word):
@@ -26,112 +16,83 @@ class WarmupMode(Word):
 
 
 @dataclass
-class ScenarioConf:
-    """Who sends what. Lengths in tokens of the model's own tokenizer.
+class SearchConf:
+    """The search for the highest rate that meets the SLO (method.md 2.1).
 
-    Input lengths are uniform on [`input_tokens_min`, `input_tokens`], output lengths on
-    [`output_tokens_min`, `output_tokens`]; a minimum of None makes them fixed.
+    `rate_low_rps`, `rate_high_rps`: where to look; None: found by a burst. It ends when the
+    bracket's ends differ by at most `ratio`. At each rate a sequential test decides between
+    the SLO's attainment and `attainment_low_ratio`, wrong with probability `error_ratio` over
+    the whole search. `probe_max_s`: a rate not decided after so long counts as failed.
+    `confirm_runs`: fresh runs (each a server start) that must agree on the result; 0: none.
     """
 
-    name: str = MISSING
-    summary: str = ""
-    input_tokens: int = 64
-    input_tokens_min: int | None = None
-    output_tokens: int = 64
-    output_tokens_min: int | None = None
-    languages: list[str] = field(default_factory=lambda: ["en"])
+    rate_low_rps: float | None = None
+    rate_high_rps: float | None = None
+    ratio: float = 1.05
+    attainment_low_ratio: float | None = None
+    error_ratio: float = 0.05
+    probe_max_s: float = 600.0
+    probes_max: int = 16
+    confirm_runs: int = 3
 
     def __post_init__(self) -> None:
-        for key in ("input_tokens", "output_tokens"):
-            high, low = getattr(self, key), getattr(self, f"{key}_min")
-            require(high >= 1, f"scenario.{key}", high, "an integer >= 1 (tokens)")
-            allowed = f"between 1 and scenario.{key}={high}"
-            require(low is None or 1 <= low <= high, f"scenario.{key}_min", low, allowed)
-        known = "code, en, zh"
-        allowed = f"a list of: {known}"
-        require(bool(self.languages), "scenario.languages", self.languages, allowed)
-        for language in self.languages:
-            is_known = language in known.split(", ")
-            require(is_known, "scenario.languages", language, f"one of: {known}")
+        for key in ("rate_low_rps", "rate_high_rps"):
+            require_positive(f"load.search.{key}", getattr(self, key), "requests per second")
+        if self.rate_low_rps is not None and self.rate_high_rps is not None:
+            allowed = f"above load.search.rate_low_rps={self.rate_low_rps:g}"
+            is_above = self.rate_high_rps > self.rate_low_rps
+            require(is_above, "load.search.rate_high_rps", self.rate_high_rps, allowed)
+        ratio_ok = math.isfinite(self.ratio) and self.ratio > 1
+        require(ratio_ok, "load.search.ratio", self.ratio, "a finite number > 1")
+        low = self.attainment_low_ratio
+        low_ok = low is None or 0 < low < 1
+        require(low_ok, "load.search.attainment_low_ratio", low, "in (0, 1), below the SLO's")
+        error_ok = 0 < self.error_ratio < 0.5  # noqa: PLR2004 a coin
+        require(error_ok, "load.search.error_ratio", self.error_ratio, "in (0, 0.5)")
+        require_positive("load.search.probe_max_s", self.probe_max_s, "seconds")
+        require(self.probes_max >= 1, "load.search.probes_max", self.probes_max, "an integer >= 1")
+        runs_ok = self.confirm_runs >= 0
+        require(runs_ok, "load.search.confirm_runs", self.confirm_runs, "an integer >= 0")
 
 
 @dataclass
-class LevelConf:
-    """One level of a load: a shape with its size and its length in time or requests.
-
-    A closed level ends after `requests`, or after `duration_s` if `requests` is None. An open
-    level draws its arrivals over `duration_s`, or its first `requests` arrivals.
-    """
-
-    shape: Shape = Shape.USERS
-    users: int | None = None
-    think_s: float = 0.0
-    rate_rps: float | None = None
-    requests: int | None = None
-    duration_s: float | None = None
-
-    @property
-    def is_closed(self) -> bool:
-        """Whether a request waits for its user's last answer."""
-        return self.shape is Shape.USERS
-
-    @property
-    def label(self) -> str:
-        """The level's short name, such as `users=8` or `poisson=2/s`."""
-        if self.is_closed:
-            return f"users={self.users}"
-        return f"{self.shape.value}={self.rate_rps:g}/s"
-
-    def check(self, where: str = "load") -> None:
-        """Raise ConfigError for a level that cannot be played."""
-        if self.is_closed:
-            if self.users is None:
-                raise ConfigError(f"{where}.users: not given; say how many, {where}.users=8")
-            require(self.users >= 1, f"{where}.users", self.users, "an integer >= 1")
-            require(self.rate_rps is None, f"{where}.rate_rps", self.rate_rps, "absent for users")
-        else:
-            if self.rate_rps is None:
-                raise ConfigError(f"{where}.rate_rps: not given; say {where}.rate_rps=2")
-            allowed = "requests per second"
-            require_positive(f"{where}.rate_rps", self.rate_rps, allowed)
-            require(self.users is None, f"{where}.users", self.users, "absent for an open load")
-        require(
-            self.think_s >= 0 and math.isfinite(self.think_s),
-            f"{where}.think_s",
-            self.think_s,
-            "a finite number >= 0 seconds",
-        )
-        requests_ok = self.requests is None or self.requests >= 1
-        require(requests_ok, f"{where}.requests", self.requests, "an integer >= 1")
-        require_positive(f"{where}.duration_s", self.duration_s, "seconds")
-        if self.requests is None and self.duration_s is None:
-            raise ConfigError(f"{where}: needs {where}.duration_s=30 or {where}.requests=100")
-
-
-@dataclass
-class LoadConf:
+class LoadConf(LevelConf):
     """How the load is played. `shape: levels` plays `levels` one after another on one server.
 
     `drain_timeout_s`: how long requests due in the window may still take before they are cut off
-    and counted as censored. `settle_s`: pause between levels.
+    and counted as censored. `settle_s`: pause between levels. `retries`: how often a request
+    that is refused with 429 is sent again after the wait that the server asks for; its clock
+    runs on from the first time. `workers`: load processes that share each level;
+    `remote_workers` of them come from other machines (`bakeoff worker`), waited for
+    `worker_wait_s`. `force`: play what this machine cannot carry by our own estimate.
     """
 
-    shape: Shape = Shape.USERS
-    users: int | None = None
-    think_s: float = 0.0
-    rate_rps: float | None = None
-    requests: int | None = None
-    duration_s: float | None = None
     levels: list[LevelConf] = field(default_factory=list)
+    search: SearchConf = field(default_factory=SearchConf)
     request_timeout_s: float = 600.0
     drain_timeout_s: float = 120.0
     settle_s: float = 0.2
+    retries: int = 0
+    workers: int = 1
+    remote_workers: int = 0
+    worker_wait_s: float = 60.0
+    master_bind: str = "127.0.0.1:5557"
+    force: bool = False
 
     def __post_init__(self) -> None:
         require_positive("load.request_timeout_s", self.request_timeout_s, "seconds")
         require_positive("load.drain_timeout_s", self.drain_timeout_s, "seconds")
+        require_positive("load.worker_wait_s", self.worker_wait_s, "seconds")
         settle_ok = self.settle_s >= 0 and math.isfinite(self.settle_s)
         require(settle_ok, "load.settle_s", self.settle_s, "a finite number >= 0 seconds")
+        require(self.retries >= 0, "load.retries", self.retries, "an integer >= 0")
+        require(self.workers >= 1, "load.workers", self.workers, "an integer >= 1")
+        allowed = f"between 0 and load.workers={self.workers}"
+        remote_ok = 0 <= self.remote_workers <= self.workers
+        require(remote_ok, "load.remote_workers", self.remote_workers, allowed)
+        host, _, port = self.master_bind.rpartition(":")
+        bind_ok = bool(host) and port.isdecimal()
+        require(bind_ok, "load.master_bind", self.master_bind, "HOST:PORT")
         if self._is_blank:
             return
         self._check_levels()
@@ -139,47 +100,54 @@ class LoadConf:
     @property
     def _is_blank(self) -> bool:
         """Nothing is given: what OmegaConf builds before the YAML fills it."""
-        sizes = (self.users, self.rate_rps, self.requests, self.duration_s)
-        return not self.levels and all(size is None for size in sizes)
+        sizes = (self.users, self.rate_rps, self.requests, self.duration_s, self.sessions)
+        is_plain = self.shape is Shape.USERS and not self.group_users
+        return is_plain and not self.levels and all(size is None for size in sizes)
 
     def _check_levels(self) -> None:
         if self.shape is Shape.LEVELS:
             require(bool(self.levels), "load.levels", self.levels, "a list of at least one level")
+        else:
+            require(not self.levels, "load.levels", self.levels, "absent beside one shape")
         for where, level in self._named_levels():
-            allowed = "one shape: levels are not nested"
-            require(level.shape is not Shape.LEVELS, f"{where}.shape", "levels", allowed)
+            if where != "load":
+                allowed = "one shape: levels are not nested, and a search plays alone"
+                is_single = level.shape not in {Shape.LEVELS, Shape.SEARCH}
+                require(is_single, f"{where}.shape", level.shape.value, allowed)
             level.check(where)
 
     def _named_levels(self) -> list[tuple[str, LevelConf]]:
         if self.shape is Shape.LEVELS:
             return [
-                (f"load.levels[{i}]", self._with_length(level))
-                for i, level in enumerate(self.levels)
+                (f"load.levels[{i}]", self._completed(level)) for i, level in enumerate(self.levels)
             ]
-        single = LevelConf(
-            shape=self.shape,
-            users=self.users,
-            think_s=self.think_s,
-            rate_rps=self.rate_rps,
-            requests=self.requests,
-            duration_s=self.duration_s,
-        )
+        single = LevelConf(**{one.name: getattr(self, one.name) for one in fields(LevelConf)})
         return [("load", single)]
 
-    def _with_length(self, level: LevelConf) -> LevelConf:
-        if level.requests is not None or level.duration_s is not None:
+    def _completed(self, level: LevelConf) -> LevelConf:
+        """A level of a list with what the load says for all of them."""
+        if not level.trace.path:
+            level = replace(level, trace=self.trace)
+        ends = (level.requests, level.duration_s, level.sessions)
+        if any(end is not None for end in ends):
             return level
-        return replace(level, requests=self.requests, duration_s=self.duration_s)
+        requests = None if level.shape is Shape.SESSIONS else self.requests
+        return replace(level, requests=requests, duration_s=self.duration_s)
 
     def played_levels(self) -> list[LevelConf]:
         """The levels in the order they are played; one for a simple shape.
 
-        A closed level that counts its requests has no duration.
+        A closed level that counts its requests has no duration. A search has none that are known
+        before: ConfigError.
         """
+        if self.shape is Shape.SEARCH:
+            raise ConfigError("load.shape=search: its levels are found while it runs")
         self._check_levels()
         played = [level for _, level in self._named_levels()]
         return [
-            replace(level, duration_s=None) if level.is_closed and level.requests else level
+            replace(level, duration_s=None)
+            if level.shape is Shape.USERS and level.requests
+            else level
             for level in played
         ]
 

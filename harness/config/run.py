@@ -5,8 +5,10 @@ from pathlib import Path
 
 from harness.config.checks import require
 from harness.config.engine import EngineConf, LaunchConf, ModelConf
+from harness.config.level import Shape
 from harness.config.limits import HardwareConf, SloConf, ValidityConf
-from harness.config.load import LoadConf, ScenarioConf, WarmupConf
+from harness.config.load import LoadConf, WarmupConf
+from harness.config.scenario import Lengths, ScenarioConf
 from harness.errors import ConfigError
 
 
@@ -41,13 +43,44 @@ class RunConf:
         is_plain = not self.name or (Path(self.name).name == self.name and self.name[0] != ".")
         require(is_plain, "name", self.name, "a plain folder name, without slashes")
         self._check_lengths()
+        self._check_load()
 
     def _check_lengths(self) -> None:
         limit = self.engine.max_model_len
-        need = self.scenario.input_tokens + self.scenario.output_tokens
+        input_tokens = self.scenario.longest_input_tokens
+        output_tokens = self.scenario.longest_output_tokens
+        need = input_tokens + output_tokens
         if limit is not None and need > limit:
             raise ConfigError(
-                f"scenario.input_tokens={self.scenario.input_tokens} + scenario.output_tokens="
-                f"{self.scenario.output_tokens}: {need} tokens do not fit "
-                f"engine.max_model_len={limit}; raise it or shorten the scenario"
+                f"scenario.input_tokens={input_tokens} + scenario.output_tokens={output_tokens}: "
+                f"{need} tokens do not fit engine.max_model_len={limit}; raise it or shorten the "
+                "scenario"
+            )
+
+    def _check_load(self) -> None:
+        """What scenario and load ask of each other."""
+        groups = {group.name for group in self.scenario.groups}
+        levels = self.load.levels or [self.load]
+        for level in levels:
+            for name in level.group_users:
+                allowed = (
+                    f"of a group of the scenario: {', '.join(sorted(groups)) or 'it has none'}"
+                )
+                require(name in groups, "load.group_users", name, allowed)
+        shapes = {level.shape for level in levels}
+        if self.scenario.lengths is Lengths.TRACE and shapes - {Shape.TRACE}:
+            raise ConfigError(
+                "scenario.lengths=trace: only with load=trace, whose rows have the lengths"
+            )
+        if self.load.shape is Shape.SEARCH:
+            self._check_search()
+
+    def _check_search(self) -> None:
+        slo, low = self.slo, self.load.search.attainment_low_ratio
+        if slo.ttft_s is None and slo.tpot_s is None and slo.e2e_s is None:
+            raise ConfigError("load=search: needs an SLO to meet; say which, slo=chat")
+        if low is not None and low >= slo.attainment_ratio:
+            raise ConfigError(
+                f"load.search.attainment_low_ratio={low:g}: must be below "
+                f"slo.attainment_ratio={slo.attainment_ratio:g}"
             )

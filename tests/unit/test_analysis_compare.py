@@ -130,7 +130,7 @@ def _facts(**machine: Any) -> dict[str, Any]:
     ("changes", "name"),
     [
         ({"emulated": True}, "emulated"),
-        ({"schema_version": 2}, "schema version"),
+        ({"schema_version": 9}, "schema version"),
         ({"facts": _facts(cpu_model="Other")}, "CPU"),
         ({"facts": _facts(cores_allowed=[0])}, "CPU cores"),
         ({"facts": _facts(gpus=[{"name": "NVIDIA H200"}])}, "GPUs"),

@@ -92,7 +92,7 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
     ),
     (
         lambda: checked(shape=Shape.CONSTANT, rate_rps=1.0, users=3),
-        "load.users=3: must be absent for an open load",
+        "load.users=3: must be absent for constant",
     ),
     (
         lambda: checked(users=1, think_s=-1.0),
@@ -126,7 +126,7 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
     ),
     (
         lambda: LoadConf(shape=Shape.LEVELS, levels=[LevelConf(shape=Shape.LEVELS)]),
-        "load.levels[0].shape=levels: must be one shape: levels are not nested",
+        "load.levels[0].shape=levels: must be one shape: levels are not nested, and a search plays alone",
     ),
     (
         lambda: LoadConf(shape=Shape.LEVELS, levels=[level(users=1, requests=1), level(users=2)]),

@@ -137,7 +137,7 @@ def test_tables_without_rows_keep_their_columns(tmp_path: Path) -> None:
     run = store_run(tmp_path, info_of(), [])
     for table in (run.requests(), run.engine_samples(), run.host_samples()):
         assert table.num_rows == 0
-    assert len(run.requests().column_names) == 30
+    assert len(run.requests().column_names) == 40
 
 
 def test_a_run_is_hidden_until_it_is_whole(tmp_path: Path) -> None:
