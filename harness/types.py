@@ -267,13 +267,17 @@ class HostSample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineIdentity:
-    """What the running engine says it is; each a value or None."""
+    """What the running engine says it is; each a value or None.
+
+    `is_emulated`: it says that it is an emulator; its figures are never evidence.
+    """
 
     version: str | None = None
     model: str | None = None
     max_model_len_tokens: int | None = None
     max_running: int | None = None
     kv_capacity_tokens: int | None = None
+    is_emulated: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,7 +32,9 @@ class Kind(IntEnum):
     READ_USER = 5  # t_s by our clock (0; bytes)
     END = 6  # (0; reason)
     RETRY = 7  # a pooled connection had died before any byte: sent again once
-    LEVEL = 8  # (level; JSON: event, ...)
+    LEVEL = 8  # a level's end (level; JSON: start_s, window_end_s, played, exhausted, client, ...)
+    LEVEL_BEGIN = 9  # (level; JSON: name)
+    AGAIN = 10  # answered with 429 and to be sent again (seconds until then)
 
 
 class Entry(NamedTuple):
