@@ -28,9 +28,11 @@ class Answer:
         "_pieces",
         "_running",
         "_visible",
+        "accepted_tokens",
         "cached_tokens",
         "chunk_s",
         "chunk_tokens",
+        "draft_tokens",
         "error",
         "error_message",
         "finish_reason",
@@ -61,6 +63,8 @@ class Answer:
         self.prompt_tokens: int | None = None
         self.cached_tokens: int | None = None
         self.reasoning_tokens: int | None = None
+        self.draft_tokens: int | None = None
+        self.accepted_tokens: int | None = None
         self.finish_reason: str | None = None
         self.error: ErrorClass | None = None
         self.error_message: str | None = None
@@ -100,6 +104,8 @@ class Answer:
             self.cached_tokens = chunk.cached_tokens
         if chunk.reasoning_tokens is not None:
             self.reasoning_tokens = chunk.reasoning_tokens
+        if chunk.draft_tokens is not None:
+            self.draft_tokens, self.accepted_tokens = chunk.draft_tokens, chunk.accepted_tokens
         if chunk.finish_reason is not None:
             self.finish_reason = chunk.finish_reason
         if chunk.error is not None:

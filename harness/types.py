@@ -349,6 +349,7 @@ class Level:
     `window_start_s` to `window_end_s`: requests due in it are measured. `drained_s`: when the
     last of them had ended or was cut off. `is_cut`: it did not come to its own end (the load
     process died, or a search had seen enough). `trace`: what was done to a replayed trace.
+    `plan_sha256`: what makes its requests and due times, however many of them are played.
     """
 
     index: int
@@ -364,6 +365,7 @@ class Level:
     is_cut: bool = False
     think_s: float = 0.0
     trace: Mapping[str, Any] | None = None
+    plan_sha256: str | None = None
     client: ClientFacts | None = None
 
 

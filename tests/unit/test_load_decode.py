@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import zlib
 from collections.abc import Callable, Iterable
 from itertools import pairwise
 from pathlib import Path
@@ -13,9 +14,10 @@ from adapters.openai import OpenAIAdapter
 from adapters.tgi import TgiAdapter
 from harness.adapter import Adapter
 from harness.config import EngineConf, ModelConf, Route
-from harness.load.decode import Decoded, JournalDecoder, Planned, PlayedLevel
+from harness.load.calls import Planned
+from harness.load.decode import Decoded, JournalDecoder, PlayedLevel
 from harness.load.journal import Entry, JournalWriter, Kind
-from harness.types import Clock, ErrorClass, Level, Phase, Record, TokensSource
+from harness.types import ClientFacts, Clock, ErrorClass, Level, Phase, Record, TokensSource
 
 DATA = Path(__file__).parent.parent / "data"
 EXPECTED = json.loads((DATA / "cases" / "expected.json").read_text())
@@ -86,7 +88,15 @@ def decode(
     decoder = JournalDecoder(
         adapter=adapter,
         block=3,
-        planned=lambda index: Planned(input_tokens=100 + index, output_tokens=200 + index),
+        planned=lambda index: Planned(
+            input_tokens=100 + index,
+            output_tokens=200 + index,
+            prefix_tokens=16,
+            session=4,
+            turn=1,
+            group="short",
+            lora="a",
+        ),
         levels=levels,
         count_tokens=count_tokens,
     )
@@ -151,6 +161,11 @@ def test_every_field_of_a_recorded_answer(tmp_path: Path) -> None:
         merged_reads=2,
         late_s=0.0004,
         text_sha256=hashlib.sha256(b"ctions isctions is").hexdigest(),
+        prefix_tokens=16,
+        session=4,
+        turn=1,
+        group="short",
+        lora="a",
     )
 
 
@@ -295,10 +310,15 @@ LAST = piece(said("", finish_reason="length"))
     ("reads", "reason", "error", "message"),
     [
         ([], b"connect: ECONNREFUSED", "connection_error", "connect: ECONNREFUSED"),
-        ([], b"timeout", "timeout", "load.request_timeout_s passed"),
+        ([], b"timeout", "timeout", "no end in time (load.request_timeout_s)"),
         ([], b"eof", "connection_error", "reset: closed"),
         ([], b"garbage: bad", "stream_error", "not HTTP: bad"),
-        (A_AND_B, b"timeout", "timeout", "load.request_timeout_s passed"),
+        (
+            A_AND_B,
+            b"timeout: no end after 2 s",
+            "timeout",
+            "no end after 2 s (load.request_timeout_s)",
+        ),
         (A_AND_B, b"reset: by peer", "connection_error", "reset: by peer"),
         (A_AND_B, b"garbage: bad", "stream_error", "not HTTP: bad"),
         (A_AND_B, b"eof", "connection_error", "closed in the middle of the answer"),
@@ -445,8 +465,88 @@ def test_a_kept_journal_can_be_decoded_again(tmp_path: Path) -> None:
     decoder = JournalDecoder(
         adapter=COMPLETIONS,
         block=3,
-        planned=lambda index: Planned(input_tokens=100 + index, output_tokens=200 + index),
+        planned=lambda index: Planned(
+            input_tokens=100 + index,
+            output_tokens=200 + index,
+            prefix_tokens=16,
+            session=4,
+            turn=1,
+            group="short",
+            lora="a",
+        ),
         levels=(WARMUP, USERS, POISSON),
     )
     assert decoder.decode(tmp_path / "journal.bin") == first
     assert first.records[0].is_ok
+
+
+def compressed(text: str, encoding: str) -> list[tuple[float, bytes]]:
+    body = zlib.compress(text.encode(), wbits=31 if encoding == "gzip" else 15)
+    head = f"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Encoding: {encoding}\r\n"
+    framing = f"Content-Length: {len(body)}\r\n\r\n"
+    return [(0.1, (head + framing).encode() + body[:20]), (0.2, body[20:])]
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "deflate"])
+def test_a_compressed_body_is_unpacked_as_it_comes(tmp_path: Path, encoding: str) -> None:
+    text = said("a", finish_reason="length") + "data: [DONE]\n\n"
+    record = one(tmp_path, request(0, sent_and_read(compressed(text, encoding))))
+    assert (record.error, record.finish_reason, len(record.chunk_s)) == (None, "length", 1)
+
+
+def test_a_body_that_only_claims_to_be_compressed_is_an_error(tmp_path: Path) -> None:
+    head = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 5\r\n\r\nplain"
+    record = one(tmp_path, request(0, sent_and_read([(0.1, head)])))
+    assert record.error is ErrorClass.STREAM_ERROR
+    assert record.error_message == (
+        "content-encoding that cannot be read: Error -3 while decompressing data: incorrect header "
+        "check"
+    )
+
+
+REFUSED = b"HTTP/1.1 429 Too Many\r\nRetry-After: 1\r\nContent-Length: 0\r\n\r\n"
+
+
+def test_a_refused_request_says_how_long_to_wait(tmp_path: Path) -> None:
+    record = one(tmp_path, request(0, sent_and_read([(0.005, REFUSED)])))
+    assert (record.error, record.http_status) == (ErrorClass.RATE_LIMITED, 429)
+    assert (record.attempts, record.retry_after_s) == (1, 1.0)
+
+
+def test_a_retried_request_keeps_the_clock_of_its_first_time(tmp_path: Path) -> None:
+    entries: list[tuple[Kind, float, float, bytes]] = [
+        (Kind.CONNECTED, 0.0, 0.0, b""),
+        (Kind.SENT, 0.0, 0.0, b""),
+        (Kind.READ, 0.005, 0.0, REFUSED),
+        (Kind.AGAIN, 0.005, 1.0, b""),
+        (Kind.SENT, 1.005, 0.0, b""),
+        (Kind.READ, 1.055, 0.0, SSE + piece(said("A", finish_reason="stop"))),
+        (Kind.END, 1.055, 0.0, b"complete"),
+    ]
+    record = one(tmp_path, request(0, entries))
+    assert (record.error, record.attempts, record.retry_after_s) == (None, 2, 1.0)
+    assert record.sent_s == pytest.approx(0.0)
+    assert record.chunk_s == pytest.approx((1.055,))  # case C53: TTFT 1,055 ms from the first send
+
+
+def test_a_stamp_before_the_request_is_a_clock_error(tmp_path: Path) -> None:
+    entries = request(0, sent_and_read([(-0.5, SSE + piece(said("A", finish_reason="stop")))]))
+    assert one(tmp_path, entries).error is ErrorClass.CLOCK_ERROR
+
+
+def test_a_level_that_never_ended_reaches_to_the_last_entry(tmp_path: Path) -> None:
+    begin = Entry(Kind.LEVEL_BEGIN, 0, ZERO_S + 1.0, 1, b'{"name": "users=3"}')
+    entries = [begin, *request(0, sent_and_read(A_AND_B)[:-1], level=1, due_s=1.0)]
+    decoded = decode(tmp_path, entries)
+    (record,) = decoded.records
+    assert record.error is ErrorClass.WORKER_LOST
+    (row,) = decoded.levels
+    assert (row.index, row.name, row.is_cut, row.client) == (0, "users=3", True, None)
+    assert (row.window_start_s, row.window_end_s) == pytest.approx((1.0, 1.0))
+
+
+def test_what_the_client_saw_of_itself_is_kept(tmp_path: Path) -> None:
+    client = {"cpu_s": 0.5, "connects": 3, "peak_in_flight": 7, "stall_p99_s": 0.001}
+    entries = [*request(0, sent_and_read(A_AND_B)), level_entry(1, client=client)]
+    (row,) = decode(tmp_path, entries).levels
+    assert row.client == ClientFacts(cpu_s=0.5, connects=3, peak_in_flight=7, stall_p99_s=0.001)
