@@ -1,7 +1,7 @@
 """One request while its journal entries are read, and the Record that comes of it."""
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from harness.adapter import Adapter
@@ -77,12 +77,7 @@ class Exchange:
         sent_s = None if self._sent_s is None else self._sent_s - zero_s
         answer = self._finished(reason, end_s, adapter)
         error, message = answer.error, answer.error_message
-        if (
-            error is None
-            and answer.chunk_s
-            and sent_s
-            and answer.chunk_s[0] < sent_s - _CLOCK_SLACK_S
-        ):
+        if error is None and _is_before(answer.chunk_s, sent_s):
             error, message = ErrorClass.CLOCK_ERROR, "stamped before it was asked for"
         is_cut = reason == CUT_OFF
         head = self._body.head
@@ -138,10 +133,16 @@ class Exchange:
         elif reason == "eof" and body.is_cut and answer.finish_reason is None:
             answer.fail(end_s, ErrorClass.CONNECTION_ERROR, "closed in the middle of the answer")
         elif reason in {"complete", "eof"}:
-            answer.end(end_s)
+            if answer.error is None:
+                answer.end(end_s)
         else:
             answer.fail(end_s, *failure(reason))
         return answer
+
+
+def _is_before(chunk_s: Sequence[float], sent_s: float | None) -> bool:
+    """Whether an answer came before its request was sent: a clock was bent."""
+    return bool(chunk_s) and sent_s is not None and chunk_s[0] < sent_s - _CLOCK_SLACK_S
 
 
 def _retry_after_s(head: ResponseHead | None) -> float | None:
