@@ -9,7 +9,7 @@ import json
 import socket
 import ssl
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Self
 from urllib.parse import urlsplit
 
@@ -19,6 +19,23 @@ from harness.types import HttpCall, ResponseHead
 MAX_BODY_BYTES = 16 * 1024 * 1024
 _HTTP_OK = 200
 _WORDS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where a server is and what it asks for.
+
+    `api_key`: sent as a bearer token, never shown. `tls_verify`: false takes any certificate.
+    """
+
+    base_url: str
+    api_key: str = field(default="", repr=False, kw_only=True)
+    tls_verify: bool = field(default=True, kw_only=True)
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """What every request to it carries."""
+        return {"Authorization": f"Bearer {self.api_key}"} if self.api_key else {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +84,8 @@ def _message(body: bytes) -> str:
 class ProbeConnection:
     """A keep-alive connection to one server, opened when needed; not for several threads."""
 
-    def __init__(self, base_url: str) -> None:
+    def __init__(self, endpoint: Endpoint) -> None:
+        base_url = endpoint.base_url
         url = urlsplit(base_url)
         try:
             port = url.port
@@ -76,8 +94,11 @@ class ProbeConnection:
         if url.scheme not in {"http", "https"} or not url.hostname:
             raise ConfigError(f"{base_url}: must be http://HOST:PORT or https://HOST:PORT")
         self._prefix = url.path.rstrip("/")
+        self._headers = endpoint.headers
         if url.scheme == "https":
             context = ssl.create_default_context()
+            if not endpoint.tls_verify:
+                context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
             self._http: http.client.HTTPConnection = http.client.HTTPSConnection(
                 url.hostname, port, context=context
             )
@@ -122,7 +143,7 @@ class ProbeConnection:
             call.method,
             self._prefix + call.path,
             body=call.body or None,
-            headers=dict(call.headers),
+            headers={**self._headers, **call.headers},
         )
         response = self._http.getresponse()
         body = bytearray()
@@ -160,7 +181,7 @@ def _reason(error: Exception) -> str:
     return f"not HTTP: {error!r}"
 
 
-def call(base_url: str, http_call: HttpCall, timeout_s: float) -> Answer | NoAnswer:
+def call(endpoint: Endpoint, http_call: HttpCall, timeout_s: float) -> Answer | NoAnswer:
     """One request on a connection of its own."""
-    with ProbeConnection(base_url) as connection:
+    with ProbeConnection(endpoint) as connection:
         return connection.call(http_call, timeout_s)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from harness.adapter import Adapter
 from harness.engine import ports
-from harness.engine.probe import Answer, NoAnswer, call
+from harness.engine.probe import Answer, Endpoint, NoAnswer, call
 from harness.engine.process import EngineProcess
 from harness.errors import BakeoffError, ConfigError, NotReadyError
 from harness.types import ChunkKind, EngineIdentity, ErrorClass, Request
@@ -37,7 +37,7 @@ class Readiness:
 def wait_ready(
     process: EngineProcess | None,
     adapter: Adapter,
-    base_url: str,
+    endpoint: Endpoint,
     *,
     timeout_s: float,
     on_wait: Callable[[float, str], None] | None = None,
@@ -49,16 +49,16 @@ def wait_ready(
     ConfigError (another server answers on our port).
     """
     start_s = process.started_s if process else time.monotonic()
-    watch = _Watch(adapter, base_url, deadline_s=start_s + timeout_s)
+    watch = _Watch(adapter, endpoint, deadline_s=start_s + timeout_s)
     while True:
         last = watch.ask()
         now_s = time.monotonic()
         if last is None:
             if process is not None:
-                _check_is_ours(process, base_url)
+                _check_is_ours(process, endpoint.base_url)
                 _check_runs(process, adapter)
             time_to_ready_s = now_s - start_s if process else None
-            identity = ask_identity(adapter, base_url)
+            identity = ask_identity(adapter, endpoint)
             return Readiness(time_to_ready_s=time_to_ready_s, identity=identity)
         if process is not None:
             _check_runs(process, adapter)
@@ -73,9 +73,9 @@ def wait_ready(
 class _Watch:
     """One server's way to its first answer."""
 
-    def __init__(self, adapter: Adapter, base_url: str, *, deadline_s: float) -> None:
+    def __init__(self, adapter: Adapter, endpoint: Endpoint, *, deadline_s: float) -> None:
         self._adapter = adapter
-        self._base_url = base_url
+        self._endpoint = endpoint
         self._deadline_s = deadline_s
         self._is_healthy = "health" not in adapter.probes
         self._refusal = ""
@@ -86,12 +86,12 @@ class _Watch:
         left_s = self._deadline_s - time.monotonic()
         timeout_s = min(PROBE_TIMEOUT_S, max(left_s, POLL_S))
         if not self._is_healthy:
-            health = call(self._base_url, self._adapter.probes["health"], timeout_s)
+            health = call(self._endpoint, self._adapter.probes["health"], timeout_s)
             if isinstance(health, NoAnswer) or not health.is_ok:
                 return health
             self._is_healthy = True
         # A first answer may compile or capture graphs: it gets all the time that is left.
-        answer = call(self._base_url, self._adapter.encode(_WARMUP), max(left_s, POLL_S))
+        answer = call(self._endpoint, self._adapter.encode(_WARMUP), max(left_s, POLL_S))
         if isinstance(answer, NoAnswer):
             self._is_healthy = "health" not in self._adapter.probes
             return answer
@@ -180,11 +180,11 @@ def _check_is_ours(process: EngineProcess, base_url: str) -> None:
     )
 
 
-def ask_identity(adapter: Adapter, base_url: str) -> EngineIdentity:
+def ask_identity(adapter: Adapter, endpoint: Endpoint) -> EngineIdentity:
     """What the running engine says it is; probes that fail are left out."""
     bodies = {}
     for name in adapter.identity_probes:
-        answer = call(base_url, adapter.probes[name], PROBE_TIMEOUT_S)
+        answer = call(endpoint, adapter.probes[name], PROBE_TIMEOUT_S)
         if isinstance(answer, Answer) and answer.is_ok:
             bodies[name] = answer.body
     return adapter.identity(bodies)

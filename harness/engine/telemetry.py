@@ -12,7 +12,7 @@ from dataclasses import replace
 from harness.adapter import Adapter
 from harness.engine.gpu import Gpus
 from harness.engine.host_meter import CpuMeter, TreeMeter, tree_of
-from harness.engine.probe import Answer, ProbeConnection
+from harness.engine.probe import Answer, Endpoint, ProbeConnection
 from harness.engine.process import EngineProcess
 from harness.types import EngineSample, HostSample
 
@@ -67,7 +67,7 @@ class Telemetry:
     def __init__(
         self,
         adapter: Adapter,
-        base_url: str,
+        endpoint: Endpoint,
         process: EngineProcess | None,
         *,
         zero_s: float,
@@ -75,7 +75,7 @@ class Telemetry:
         gpu_indices: Sequence[int] | None = None,
     ) -> None:
         self._adapter = adapter
-        self._connection = ProbeConnection(base_url)
+        self._connection = ProbeConnection(endpoint)
         self._zero_s = zero_s
         self._gpus = Gpus(gpu_indices)
         self._cpu = CpuMeter()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from harness.engine.ports import free_port
-from harness.engine.probe import Answer, call
+from harness.engine.probe import Answer, Endpoint, call
 from harness.store import open_runs
 from harness.testing.command_line import CommandLine
 from harness.types import HttpCall
@@ -27,7 +27,7 @@ def url() -> Iterator[str]:
         [str(FAKE_SERVER), "--port", str(port), "-np", "2"], stdout=subprocess.DEVNULL
     ) as server:
         end_s = time.monotonic() + 20
-        while not isinstance(call(base_url, HEALTH, 1.0), Answer):
+        while not isinstance(call(Endpoint(base_url), HEALTH, 1.0), Answer):
             assert time.monotonic() < end_s
             time.sleep(0.05)
         yield base_url
@@ -63,7 +63,7 @@ def test_a_running_server_is_measured_and_left_running(
     assert {row["output_tokens"] for row in rows} == {6}
     assert run.info.time_to_ready_s is None
     assert run.info.config["launch"]["base_url"] == url
-    assert isinstance(call(url, HEALTH, 5.0), Answer)
+    assert isinstance(call(Endpoint(url), HEALTH, 5.0), Answer)
 
 
 def test_nothing_runs_there(bakeoff: CommandLine) -> None:

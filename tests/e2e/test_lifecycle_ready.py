@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from harness.engine.ports import free_port
+from harness.engine.probe import Endpoint
 from harness.engine.process import EngineProcess
 from harness.engine.ready import wait_ready
 from harness.errors import ConfigError, NotReadyError
@@ -127,7 +128,7 @@ def start(tmp_path: Path, port: int, timeline: object) -> EngineProcess:
 
 def wait(process: EngineProcess | None, port: int, timeout_s: float = 20) -> float | None:
     url = f"http://127.0.0.1:{port}"
-    readiness = wait_ready(process, StandIn(), url, timeout_s=timeout_s)  # type: ignore[arg-type]
+    readiness = wait_ready(process, StandIn(), Endpoint(url), timeout_s=timeout_s)  # type: ignore[arg-type]
     assert readiness.identity.model == "m"
     return readiness.time_to_ready_s
 

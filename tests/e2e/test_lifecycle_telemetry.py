@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from harness.engine.ports import free_port
+from harness.engine.probe import Endpoint
 from harness.engine.process import EngineProcess
 from harness.engine.telemetry import Telemetry
 from harness.types import EngineSample, HttpCall
@@ -64,7 +65,7 @@ def test_engine_client_and_machine_are_sampled_on_the_runs_clock(tmp_path: Path)
         time.sleep(0.5)
         zero_s = time.monotonic() - 100.0
         url = f"http://127.0.0.1:{port}"
-        telemetry = Telemetry(adapter(), url, process, zero_s=zero_s, interval_s=0.2)
+        telemetry = Telemetry(adapter(), Endpoint(url), process, zero_s=zero_s, interval_s=0.2)
         telemetry.start()
         telemetry.watch_client(client.pid)
         time.sleep(2.0)
@@ -92,7 +93,7 @@ def test_a_slow_probe_is_asked_less_often(tmp_path: Path) -> None:
     with start(tmp_path, port, answer_s=0.3) as process:
         time.sleep(0.5)
         url = f"http://127.0.0.1:{port}"
-        telemetry = Telemetry(adapter(), url, process, zero_s=0.0, interval_s=0.05)
+        telemetry = Telemetry(adapter(), Endpoint(url), process, zero_s=0.0, interval_s=0.05)
         telemetry.start()
         time.sleep(2.0)
         engine, host = telemetry.stop()
@@ -102,7 +103,7 @@ def test_a_slow_probe_is_asked_less_often(tmp_path: Path) -> None:
 
 def test_a_server_that_is_gone_or_talks_nonsense_ends_nothing(tmp_path: Path) -> None:
     url = f"http://127.0.0.1:{free_port()}"
-    telemetry = Telemetry(adapter(), url, None, zero_s=0.0, interval_s=0.05)
+    telemetry = Telemetry(adapter(), Endpoint(url), None, zero_s=0.0, interval_s=0.05)
     telemetry.start()
     time.sleep(0.3)
     engine, host = telemetry.stop()
@@ -118,7 +119,9 @@ def test_a_server_that_is_gone_or_talks_nonsense_ends_nothing(tmp_path: Path) ->
     with start(tmp_path, port) as process:
         time.sleep(0.5)
         url = f"http://127.0.0.1:{port}"
-        telemetry = Telemetry(adapter(nonsense), url, process, zero_s=0.0, interval_s=0.05)
+        telemetry = Telemetry(
+            adapter(nonsense), Endpoint(url), process, zero_s=0.0, interval_s=0.05
+        )
         telemetry.start()
         time.sleep(0.3)
         assert telemetry.stop()[0] == []

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 import pytest
 
 from harness.engine.ports import free_port
-from harness.engine.probe import Answer, NoAnswer, ProbeConnection, call
+from harness.engine.probe import Answer, Endpoint, NoAnswer, ProbeConnection, call
 from harness.errors import ConfigError
 from harness.types import HttpCall
 
@@ -40,7 +40,9 @@ def server(*answers: bytes, pause_s: float = 0.0) -> Iterator[tuple[str, list[by
 def test_an_answer_with_status_headers_and_body() -> None:
     body = b'{"a":1}'
     with server(OK) as (url, seen):
-        answer = call(url + "/base/", HttpCall(path="/v1/x", headers={"X-K": "v"}, body=body), 2)
+        answer = call(
+            Endpoint(url + "/base/"), HttpCall(path="/v1/x", headers={"X-K": "v"}, body=body), 2
+        )
     assert isinstance(answer, Answer)
     assert (answer.head.status, answer.head.headers["x-a"], answer.body) == (200, "b", b"ok")
     assert seen[0].startswith(b"POST /base/v1/x HTTP/1.1\r\n")
@@ -61,26 +63,26 @@ def test_an_answer_with_status_headers_and_body() -> None:
 def test_an_error_answer_in_words(body: bytes, words: str) -> None:
     head = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: %d\r\n\r\n" % len(body)
     with server(head + body) as (url, _):
-        assert str(call(url, GET, 2)) == words
+        assert str(call(Endpoint(url), GET, 2)) == words
 
 
 def test_no_answer_is_a_value_with_its_reason() -> None:
     url = f"http://127.0.0.1:{free_port()}"
-    assert call(url, GET, 2) == NoAnswer(reason="connection refused")
+    assert call(Endpoint(url), GET, 2) == NoAnswer(reason="connection refused")
     with server(b"") as (url, _):
-        assert call(url, GET, 2) == NoAnswer(reason="connection closed without an answer")
+        assert call(Endpoint(url), GET, 2) == NoAnswer(reason="connection closed without an answer")
     with server(b"garbage\r\n\r\n") as (url, _):
-        assert str(call(url, GET, 2)).startswith("not HTTP: BadStatusLine")
+        assert str(call(Endpoint(url), GET, 2)).startswith("not HTTP: BadStatusLine")
     with server(OK, pause_s=0.6) as (url, _):
-        assert call(url, GET, 0.2) == NoAnswer(reason="no answer in time")
+        assert call(Endpoint(url), GET, 0.2) == NoAnswer(reason="no answer in time")
     with server(OK[:-1]) as (url, _):
-        assert str(call(url, GET, 2)).startswith("not HTTP: IncompleteRead")
+        assert str(call(Endpoint(url), GET, 2)).startswith("not HTTP: IncompleteRead")
 
 
 def test_a_redirect_is_an_answer_and_not_followed() -> None:
     moved = b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:9/\r\nContent-Length: 0\r\n\r\n"
     with server(moved) as (url, _):
-        answer = call(url, GET, 2)
+        answer = call(Endpoint(url), GET, 2)
     assert isinstance(answer, Answer)
     assert (answer.head.status, answer.is_ok) == (302, False)
 
@@ -88,11 +90,11 @@ def test_a_redirect_is_an_answer_and_not_followed() -> None:
 def test_proxy_settings_of_the_user_do_not_touch_loopback(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
     with server(OK) as (url, _):
-        assert isinstance(call(url, GET, 2), Answer)
+        assert isinstance(call(Endpoint(url), GET, 2), Answer)
 
 
 def test_a_kept_connection_that_the_server_closed_is_opened_again() -> None:
-    with server(OK, OK) as (url, seen), ProbeConnection(url) as connection:
+    with server(OK, OK) as (url, seen), ProbeConnection(Endpoint(url)) as connection:
         for _ in range(2):
             assert isinstance(connection.call(GET, 2), Answer)
             time.sleep(0.05)
@@ -102,4 +104,12 @@ def test_a_kept_connection_that_the_server_closed_is_opened_again() -> None:
 @pytest.mark.parametrize("url", ["127.0.0.1:80", "ftp://x", "http://", "http://a:b"])
 def test_a_url_that_is_none(url: str) -> None:
     with pytest.raises(ConfigError, match=r"must be http://HOST:PORT|not a URL"):
-        call(url, GET, 1)
+        call(Endpoint(url), GET, 1)
+
+
+def test_a_key_is_sent_and_never_shown() -> None:
+    with server(OK) as (url, seen):
+        endpoint = Endpoint(url, api_key="sk-secret")
+        assert isinstance(call(endpoint, GET, 2), Answer)
+    assert "sk-secret" not in repr(endpoint)
+    assert b"Authorization: Bearer sk-secret" in seen[0]
