@@ -1,6 +1,7 @@
 """Every option of every group and every experiment composes to a configuration that is allowed."""
 
 from collections.abc import Iterator
+from dataclasses import fields
 from functools import cache
 from pathlib import Path
 
@@ -10,9 +11,14 @@ from hydra.core.global_hydra import GlobalHydra
 from omegaconf import OmegaConf
 
 from harness.cli.slo import load_slo
-from harness.config import LaunchMode, RunConf, Shape
+from harness.config import LaunchMode, LoadConf, RunConf, SearchConf, Shape, TraceConf
 from harness.errors import ConfigError
 from harness.paths import conf_dir
+from harness.plan.capacity import peak_connections
+from harness.plan.estimate import estimate
+from harness.plan.plan import build_plan
+from harness.plan.probe import probe_level
+from harness.plan.tokenizer import ApproximateTokenizer
 from harness.registry import adapter_names, open_adapter
 from harness.sweep.compose import register_schemas, to_run_conf
 
@@ -21,6 +27,7 @@ GROUPS = ("engine", "model", "scenario", "load", "slo", "hardware", "launch", "e
 NEEDS = {  # what an option asks for beside itself
     "launch=attach": ["launch.base_url=http://127.0.0.1:8000"],
     "model=file": ["model.path=/models/x.gguf"],
+    "load=search": ["slo=chat"],
 }
 OPTIONS = [
     f"{group}={path.stem}" for group in GROUPS for path in sorted((CONF / group).glob("*.yaml"))
@@ -52,9 +59,51 @@ def test_the_groups_are_these_and_none_is_empty() -> None:
 def test_every_option_composes(option: str) -> None:
     group, _, name = option.partition("=")
     conf = composed(option, *NEEDS.get(option, []))
-    assert conf.load.played_levels()
+    assert conf.load.shape is Shape.SEARCH or conf.load.played_levels()
     if group in {"engine", "scenario", "slo"}:
         assert getattr(conf, group).name == name
+
+
+LOADS = sorted(path.stem for path in (CONF / "load").glob("*.yaml"))
+
+
+def test_every_shape_has_an_option_of_its_name() -> None:
+    assert set(LOADS) == {shape.value for shape in Shape}
+    for name in LOADS:
+        assert composed(f"load={name}", *NEEDS.get(f"load={name}", [])).load.shape.value == name
+
+
+@pytest.mark.parametrize("name", LOADS)
+def test_every_load_can_be_planned_and_estimated(name: str) -> None:
+    conf = composed(f"load={name}", *NEEDS.get(f"load={name}", []))
+    plan = build_plan(conf, ApproximateTokenizer())
+    assert len(plan.levels) == {"search": 0, "levels": 3}.get(name, 1)
+    for level in plan.levels:
+        first = next(level.requests())
+        assert (first.index, bool(first.prompt)) == (level.first_index, True)
+        assert first.due_s is None or 0 <= first.due_s < 60
+    expected = estimate([conf])
+    assert 0 < expected.requests.low <= expected.requests.high
+    assert peak_connections(conf) >= 1
+
+
+def test_the_document_on_loads_has_every_shape_and_key() -> None:
+    text = (CONF.parent / "docs" / "load.md").read_text()
+    for shape in Shape:
+        assert f"\n### {shape.value}\n" in text
+    inner = {"confirm_rates", "confirms", "confirm_number"}  # set by the sweep
+    keys = {one.name for one in fields(LoadConf)} - {"shape", "search", "trace"}
+    keys |= {f"search.{one.name}" for one in fields(SearchConf) if one.name not in inner}
+    keys |= {f"trace.{one.name}" for one in fields(TraceConf)}
+    assert len(keys) > 25
+    assert {key for key in keys if f"load.{key}" not in text} == set()
+
+
+def test_a_search_plans_its_probes() -> None:
+    conf = composed("load=search", "slo=chat")
+    tokenizer = ApproximateTokenizer()
+    probe = probe_level(conf, tokenizer, number=1, rate_rps=3, first_index=7, duration_s=20)
+    assert len(list(probe.requests())) == probe.count > 20
 
 
 def test_the_default_is_the_embedded_engine_on_a_chat() -> None:

@@ -5,6 +5,7 @@ YAML chooses, the dataclass constrains: `RunConf` is what every room gets, made 
 GPU or the network. Units are in the names; what a value may be is said by the check beside it.
 """
 
+from harness.config.emulate import EmulateConf
 from harness.config.engine import (
     EngineConf,
     LaunchConf,
@@ -16,10 +17,11 @@ from harness.config.engine import (
 from harness.config.level import LevelConf, Shape, TimeUnit, TraceConf, TraceFormat
 from harness.config.limits import HardwareConf, PriceConf, SloConf, ValidityConf
 from harness.config.load import LoadConf, SearchConf, WarmupConf, WarmupMode
-from harness.config.run import RunConf
+from harness.config.run import RawMode, RunConf
 from harness.config.scenario import GroupConf, Lengths, LognormalConf, ScenarioConf
 
 __all__ = [
+    "EmulateConf",
     "EngineConf",
     "GroupConf",
     "HardwareConf",
@@ -31,6 +33,7 @@ __all__ = [
     "LognormalConf",
     "ModelConf",
     "PriceConf",
+    "RawMode",
     "RecipeConf",
     "Route",
     "RunConf",

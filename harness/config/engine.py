@@ -6,16 +6,21 @@ from typing import Any
 from omegaconf import MISSING
 
 from harness.config.checks import Word, require, require_positive
+from harness.config.emulate import EmulateConf
 from harness.errors import ConfigError
 
 _LAST_PORT = 65535
 
 
 class LaunchMode(Word):
-    """How an engine comes to run: started by us from its environment, or already there."""
+    """How an engine comes to run: started by us from its environment, already there, or played.
+
+    EMULATE starts a stand-in that speaks the engine's wire; what it gives is never evidence.
+    """
 
     PROCESS = "process"
     ATTACH = "attach"
+    EMULATE = "emulate"
 
 
 class Route(Word):
@@ -94,6 +99,7 @@ class LaunchConf:
     A slash or `/v1` at the end of `base_url` is taken off: the adapter knows its paths.
     `api_key_env`: the name of the environment variable that holds the server's key; the key
     itself is never written anywhere. `tls_verify`: false takes any certificate.
+    `emulate`: what the engine is like that `launch=emulate` plays.
     """
 
     mode: LaunchMode = LaunchMode.PROCESS
@@ -102,6 +108,7 @@ class LaunchConf:
     allow_remote: bool = False
     api_key_env: str = ""
     tls_verify: bool = True
+    emulate: EmulateConf | None = None
 
     def __post_init__(self) -> None:
         if self.mode is LaunchMode.ATTACH:
@@ -116,6 +123,10 @@ class LaunchConf:
             self.base_url = url.rstrip("/").removesuffix("/v1").rstrip("/")
         elif self.base_url:
             raise ConfigError(f"launch.base_url={self.base_url}: only with launch=attach")
+        if self.mode is LaunchMode.EMULATE:
+            self.emulate = self.emulate or EmulateConf()
+        elif self.emulate is not None:
+            raise ConfigError("launch.emulate: is given; only with launch=emulate")
         is_name = not self.api_key_env or self.api_key_env.isidentifier()
         allowed = "the name of an environment variable, not the key itself"
         require(is_name, "launch.api_key_env", "(not shown)", allowed)

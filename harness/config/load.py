@@ -24,6 +24,8 @@ class SearchConf:
     the SLO's attainment and `attainment_low_ratio`, wrong with probability `error_ratio` over
     the whole search. `probe_max_s`: a rate not decided after so long counts as failed.
     `confirm_runs`: fresh runs (each a server start) that must agree on the result; 0: none.
+    `confirm_rates`, `confirms`, `confirm_number`: set by the sweep in such a run: the rates to
+    try again, and which search found them.
     """
 
     rate_low_rps: float | None = None
@@ -34,6 +36,9 @@ class SearchConf:
     probe_max_s: float = 600.0
     probes_max: int = 16
     confirm_runs: int = 3
+    confirm_rates: list[float] = field(default_factory=list)
+    confirms: str = ""
+    confirm_number: int = 0
 
     def __post_init__(self) -> None:
         for key in ("rate_low_rps", "rate_high_rps"):

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from harness.config.checks import require
+from harness.config.checks import Word, require
 from harness.config.engine import EngineConf, LaunchConf, ModelConf
 from harness.config.level import Shape
 from harness.config.limits import HardwareConf, SloConf, ValidityConf
@@ -12,13 +12,22 @@ from harness.config.scenario import Lengths, ScenarioConf
 from harness.errors import ConfigError
 
 
+class RawMode(Word):
+    """What becomes of the raw journal: kept, compressed, or dropped."""
+
+    KEEP = "keep"
+    ZSTD = "zstd"
+    DROP = "drop"
+
+
 @dataclass
 class RunConf:
     """The whole configuration of one job: one engine start with all its levels.
 
     `block` is set by the sweep: which randomised block this job belongs to. `store`: where
     results go. `name`: the sweep's folder in it; empty: the time. `rerun`: measure again what
-    is already stored.
+    is already stored. `raw`: what becomes of the journal, from which a run can be decoded again,
+    once it has been decoded.
     """
 
     engine: EngineConf = field(default_factory=EngineConf)
@@ -35,6 +44,7 @@ class RunConf:
     seed: int = 1
     store: str = "results"
     name: str = ""
+    raw: RawMode = RawMode.KEEP
     rerun: bool = False
 
     def __post_init__(self) -> None:

@@ -1,36 +1,40 @@
 """What makes a plan what it is, as JSON, and its hash."""
 
 import hashlib
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
-import msgspec
-
-from harness.config import LevelConf, RunConf
+from harness.config import Lengths, RunConf, ScenarioConf, Shape
+from harness.errors import ConfigError
+from harness.plan.level_identity import digest, level_ends, plan_seed
 from harness.plan.tokenizer import Tokenizer
 from scenarios.corpus import LANGUAGES, corpus_sha256, opening_words, pieces
+from scenarios.length_tables import length_table
 
-GENERATOR_VERSION = 1  # raise when the same inputs would give other requests or due times
+GENERATOR_VERSION = 2  # raise when the same inputs would give other requests or due times
+_LABELS = ("name", "summary", "measures", "length_source", "prompts_file")
 
 
-def plan_facts(conf: RunConf, tokenizer: Tokenizer, seed: str) -> dict[str, Any]:
+def plan_facts(
+    conf: RunConf, tokenizer: Tokenizer, identities: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
     """The inputs of every request and due time of a run, JSON-able.
 
-    Labels (names, summaries), the engine and its settings are left out: they move no request.
+    Labels (names, summaries, where a file lies), the engine and its settings are left out: they
+    move no request. `identities`: of the load's levels, in order; none of a search, whose levels
+    are found while it runs.
+
+    Raises:
+        ConfigError: a file of the scenario cannot be read.
     """
-    scenario = conf.scenario
     return {
         "generator_version": GENERATOR_VERSION,
         "corpus_sha256": corpus_sha256(),
-        "seed": seed,
-        "scenario": {
-            "input_tokens": scenario.input_tokens,
-            "input_tokens_min": scenario.input_tokens_min,
-            "output_tokens": scenario.output_tokens,
-            "output_tokens_min": scenario.output_tokens_min,
-            "languages": list(scenario.languages),
-        },
-        "load": [_level_facts(level) for level in conf.load.played_levels()],
+        "seed": plan_seed(conf),
+        "scenario": _scenario_facts(conf.scenario),
+        "load": _load_facts(conf, identities),
         "tokenizer": {
             "name": tokenizer.name,
             "exact": tokenizer.exact,
@@ -41,8 +45,39 @@ def plan_facts(conf: RunConf, tokenizer: Tokenizer, seed: str) -> dict[str, Any]
     }
 
 
-def _level_facts(level: LevelConf) -> dict[str, Any]:
-    return {**asdict(level), "shape": level.shape.value}
+def _load_facts(conf: RunConf, identities: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    if conf.load.shape is Shape.SEARCH:
+        search = {k: v for k, v in asdict(conf.load.search).items() if k != "confirms"}
+        return [{"shape": "search", "burstiness": conf.load.burstiness, **search}]
+    levels = conf.load.played_levels()
+    return [
+        {**identity, **level_ends(level)}
+        for level, identity in zip(levels, identities, strict=True)
+    ]
+
+
+def _scenario_facts(scenario: ScenarioConf) -> dict[str, Any]:
+    facts = {key: value for key, value in asdict(scenario).items() if key not in _LABELS}
+    facts["lengths"] = scenario.lengths.value
+    if scenario.lengths is not Lengths.LOGNORMAL:
+        del facts["lognormal"]
+    if scenario.lengths is Lengths.EMPIRICAL:
+        table = length_table(scenario.length_source)
+        lengths = (tuple(table.input_tokens), tuple(table.output_tokens))
+        facts["length_table_sha256"] = hashlib.sha256(repr(lengths).encode()).hexdigest()
+    if scenario.prompts_file:
+        facts["prompts_file_sha256"] = _file_sha256(scenario.prompts_file)
+    return facts
+
+
+def _file_sha256(path: str) -> str:
+    try:
+        with Path(path).open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise ConfigError(
+            f"scenario.prompts_file={path}: cannot be read: {error.strerror or error}"
+        ) from error
 
 
 def corpus_counts_sha256(tokenizer: Tokenizer) -> str:
@@ -56,11 +91,23 @@ def corpus_counts_sha256(tokenizer: Tokenizer) -> str:
     return hashlib.sha256(repr(tokenizer.count_batch(texts)).encode()).hexdigest()
 
 
-def plan_sha256(facts: dict[str, Any]) -> str:
+def plan_sha256(facts: Mapping[str, Any]) -> str:
     """The hash of a plan: over its facts, but for where the tokenizer came from."""
+    return digest(_hashed(facts))
+
+
+def level_sha256(facts: Mapping[str, Any], identity: Mapping[str, Any]) -> str:
+    """The hash of what makes a level's requests and due times, however many are played.
+
+    Where it is equal for levels of two plans, the shorter one's requests are the first ones of
+    the longer one.
+    """
+    hashed = _hashed(facts)
+    del hashed["load"]
+    return digest({**hashed, "level": identity})
+
+
+def _hashed(facts: Mapping[str, Any]) -> dict[str, Any]:
     tokenizer = facts["tokenizer"]
-    hashed = {
-        **facts,
-        "tokenizer": {key: tokenizer[key] for key in ("exact", "corpus_counts_sha256")},
-    }
-    return hashlib.sha256(msgspec.json.encode(hashed, order="sorted")).hexdigest()
+    kept = {key: tokenizer[key] for key in ("exact", "corpus_counts_sha256")}
+    return {**facts, "tokenizer": kept}

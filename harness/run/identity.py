@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from harness.config import RunConf
+from harness.config import RunConf, Shape
 
 
 def plain_config(conf: RunConf) -> dict[str, Any]:
@@ -21,9 +21,14 @@ def content_hash(conf: RunConf, *, plan_hash: str, model_sha256: str | None) -> 
     the block; not where the result goes, what the price is or which limits are applied to it.
     """
     content = plain_config(conf)
-    for key in ("name", "store", "rerun", "repeats", "slo", "hardware"):
+    for key in ("name", "store", "raw", "rerun", "repeats", "hardware"):
         content.pop(key)
-    content["launch"].pop("port")
+    if conf.load.shape is not Shape.SEARCH:  # which is steered by it
+        content.pop("slo")
+    for key in ("port", "api_key_env"):
+        content["launch"].pop(key)
+    for key in ("force", "worker_wait_s", "master_bind"):
+        content["load"].pop(key)
     content["plan_hash"] = plan_hash
     content["model_sha256"] = model_sha256
     text = msgspec.json.encode(content, order="sorted")

@@ -5,27 +5,27 @@ dies, an interrupt, a load that is not valid. Only a store that refuses to be wr
 """
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from harness.adapter import ServeContext
 from harness.config import LaunchMode
 from harness.engine.lock import machine_lock
 from harness.engine.ports import choose_port
+from harness.engine.probe import Endpoint
 from harness.engine.process import EngineProcess
 from harness.engine.ready import wait_ready
-from harness.engine.telemetry import Telemetry
 from harness.errors import BakeoffError, InterruptedRunError, StoreWriteError
-from harness.load.decode import Decoded, JournalDecoder
 from harness.load.driver import LoadProcess
+from harness.load.secrets import scrub_folder
 from harness.run.identity import run_id
 from harness.run.interrupt import held_back
-from harness.run.load_job import PreparedLoad, prepare_load
 from harness.run.outcome import JobResult, Measured, store_job
+from harness.run.playing import Playing
 from harness.run.preflight import Prepared
+from harness.run.raw import settle_raw
 from harness.store import new_run_folder, write_plan
 
 _LOCK_WAIT_S = 600.0
@@ -50,7 +50,11 @@ def measure(prepared: Prepared, sweep: Path, progress: Callable[[str], None]) ->
     except KeyboardInterrupt:
         measured.failure = InterruptedRunError("interrupted; what was measured is kept")
     with held_back():
-        return store_job(prepared, folder, measured, started_at)
+        scrub_folder(folder, [prepared.api_key] if prepared.api_key else [])
+        result = store_job(prepared, folder, measured, started_at)
+        if measured.decoded is not None:
+            settle_raw(result.folder / "raw", conf.raw)
+        return result
 
 
 def _start_and_play(
@@ -67,18 +71,19 @@ def _start_and_play(
         if conf.launch.mode is LaunchMode.PROCESS:
             process, base_url = stack.enter_context(_engine(prepared, folder, lock))
         progress("  starting" if process else "  waiting for an answer")
+        endpoint = Endpoint(base_url, api_key=prepared.api_key, tls_verify=conf.launch.tls_verify)
         measured.readiness = wait_ready(
-            process, prepared.adapter, base_url, timeout_s=conf.engine.ready_timeout_s
+            process, prepared.adapter, endpoint, timeout_s=conf.engine.ready_timeout_s
         )
-        loaded = prepare_load(
-            conf,
-            prepared.plan,
-            prepared.tokenizer,
-            prepared.adapter,
-            base_url=base_url,
+        playing = Playing(
+            prepared=prepared,
+            endpoint=endpoint,
+            process=process,
+            load=load,
             folder=folder / "raw",
+            progress=progress,
         )
-        _play(prepared, loaded, measured, load, process, base_url, progress)
+        playing.play(measured)
 
 
 def spare_threads() -> int:
@@ -105,51 +110,3 @@ def _engine(prepared: Prepared, folder: Path, lock: int) -> Iterator[tuple[Engin
         keep_fds=(lock,),
     ) as process:
         yield process, spec.base_url
-
-
-def _play(
-    prepared: Prepared,
-    loaded: PreparedLoad,
-    measured: Measured,
-    load: LoadProcess,
-    process: EngineProcess | None,
-    base_url: str,
-    progress: Callable[[str], None],
-) -> None:
-    telemetry = Telemetry(prepared.adapter, base_url, process, zero_s=loaded.job.zero_s)
-    telemetry.watch_client(load.pid)
-    journal = Path(loaded.job.journal)
-    telemetry.start()
-    try:
-        load.play(
-            loaded.job,
-            journal.with_name("job.json"),
-            on_event=lambda event: _tell(event, progress),
-            should_abort=lambda: process is not None and process.poll() is not None,
-        )
-    finally:
-        measured.engine, measured.host = telemetry.stop()
-        if journal.exists():
-            measured.decoded = _decode(prepared, loaded, journal)
-        for name in ("calls.bin", "calls.idx", "job.json"):  # the plan makes them again
-            journal.with_name(name).unlink(missing_ok=True)
-    status = process.poll() if process else None
-    if process is not None and status is not None:
-        raise process.died_error(status, zero_s=loaded.job.zero_s)
-
-
-def _tell(event: Mapping[str, Any], progress: Callable[[str], None]) -> None:
-    if event.get("event") == "level":
-        progress(f"  {event['name']}")
-
-
-def _decode(prepared: Prepared, loaded: PreparedLoad, journal: Path) -> Decoded:
-    tokenizer = prepared.tokenizer
-    decoder = JournalDecoder(
-        adapter=prepared.adapter,
-        block=prepared.conf.block,
-        planned=loaded.planned,
-        levels=loaded.levels,
-        count_tokens=tokenizer.count if tokenizer.exact else None,
-    )
-    return decoder.decode(journal)

@@ -1,148 +1,65 @@
-"""From a plan to what the load process plays: the calls on disk, the levels, the warm-up."""
+"""What holds for a whole load: the server, the limits in time, the clock's zero."""
 
 import time
-from array import array
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import asdict
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from harness.adapter import Adapter
-from harness.config import RunConf, WarmupMode
-from harness.errors import StoreWriteError
-from harness.load.calls import http_bytes, write_calls
-from harness.load.decode import Planned, PlayedLevel
-from harness.load.job import LevelJob, LoadJob
-from harness.plan.plan import Plan, warmup_requests
-from harness.plan.tokenizer import Tokenizer
-from harness.types import Request
+from harness.config import RunConf
+from harness.errors import ConfigError
+from harness.load.job import LoadJob, Target
 
-_QUICK_USERS = 2  # a quick warm-up plays at most so many requests, all at once
-_STEADY_USERS = 8
-_STEADY_RATIO = 0.02  # method.md 3.1: three windows in a row within 2 %
-_STEADY_REQUESTS_PER_USER = 40
+_PORTS = {"http": 80, "https": 443}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PreparedLoad:
-    """A load ready to be played, and what is needed to decode its journal."""
+def load_target(conf: RunConf, base_url: str) -> Target:
+    """The server behind a base URL.
 
-    job: LoadJob
-    levels: tuple[PlayedLevel, ...]
-    lengths: "tuple[array[int], array[int]]"  # array is only generic to the type checker
+    A slash or `/v1` at its end is taken off, since adapters know their paths; what else it has
+    of a path comes before each of theirs. The key stays in the environment: only the name of its
+    variable is passed on.
 
-    def planned(self, index: int) -> Planned:
-        """Planned lengths of a request, warm-up included."""
-        input_tokens, output_tokens = self.lengths
-        return Planned(input_tokens=input_tokens[index], output_tokens=output_tokens[index])
-
-
-def warmup_size(conf: RunConf) -> tuple[int, int]:
-    """Users and requests of the warm-up."""
-    is_steady = conf.warmup.mode is WarmupMode.STEADY
-    most = _STEADY_USERS if is_steady else _QUICK_USERS
-    users = min(conf.engine.max_running or most, most)
-    return users, users * (_STEADY_REQUESTS_PER_USER if is_steady else 1)
-
-
-def prepare_load(
-    conf: RunConf,
-    plan: Plan,
-    tokenizer: Tokenizer,
-    adapter: Adapter,
-    *,
-    base_url: str,
-    folder: Path,
-) -> PreparedLoad:
-    """Write the calls of all levels and of the warm-up into `folder`; returns the job.
-
-    StoreWriteError if the disk refuses.
+    Raises:
+        ConfigError: not an http or https URL with a host.
     """
-    lengths = (array("L"), array("L"))
-    users, count = warmup_size(conf)
-    warmup = warmup_requests(conf, tokenizer, count)
-    host, prefix = urlsplit(base_url).netloc, urlsplit(base_url).path
-
-    def calls() -> Iterator[tuple[bytes, float | None]]:
-        for request in _all_requests(plan, warmup):
-            lengths[0].append(request.input_tokens)
-            lengths[1].append(request.max_output_tokens)
-            call = adapter.encode(request)
-            if prefix:
-                call = replace(call, path=prefix + call.path)
-            data = http_bytes(call, host=host, request_id=str(len(lengths[0]) - 1))
-            yield data, request.due_s
-
+    url = urlsplit(base_url)
     try:
-        total = write_calls(folder, calls())
-    except OSError as error:
-        raise StoreWriteError(f"{folder}: cannot be written: {error.strerror}") from error
-    warm = LevelJob(
-        name="warm-up",
-        first=total - len(warmup),
-        count=len(warmup),
-        users=users,
-        duration_s=conf.warmup.max_s,
-        is_warmup=True,
-        steady_ratio=_STEADY_RATIO if conf.warmup.mode is WarmupMode.STEADY else None,
-    )
-    return PreparedLoad(
-        job=_job(conf, plan, warm, base_url, folder),
-        levels=(_warm_row(warm), *_level_rows(plan)),
-        lengths=lengths,
+        port = url.port
+    except ValueError as error:
+        raise ConfigError(f"launch.base_url={base_url}: not a URL: {error}") from error
+    if url.scheme not in _PORTS or not url.hostname:
+        raise ConfigError(f"launch.base_url={base_url}: must be http://HOST:PORT or https://...")
+    return Target(
+        host=url.hostname,
+        port=port or _PORTS[url.scheme],
+        is_tls=url.scheme == "https",
+        tls_verify=conf.launch.tls_verify,
+        prefix=url.path.rstrip("/").removesuffix("/v1").rstrip("/"),
+        api_key_env=conf.launch.api_key_env,
     )
 
 
-def _all_requests(plan: Plan, warmup: list[Request]) -> Iterator[Request]:
-    for level in plan.levels:
-        yield from level.requests()
-    yield from warmup
+def load_job(conf: RunConf, base_url: str, folder: Path) -> LoadJob:
+    """What holds for all levels, its clock started now; `folder` gets the journal.
 
-
-def _job(conf: RunConf, plan: Plan, warm: LevelJob, base_url: str, folder: Path) -> LoadJob:
-    address = urlsplit(base_url)
-    measured = tuple(
-        LevelJob(
-            name=planned.level.label,
-            first=planned.first_index,
-            count=planned.count,
-            users=planned.level.users,
-            think_s=planned.level.think_s,
-            duration_s=planned.level.duration_s,
-        )
-        for planned in plan.levels
-    )
+    Raises:
+        ConfigError: as `load_target`.
+    """
+    load = conf.load
     return LoadJob(
         zero_s=time.monotonic(),
-        host=address.hostname or "127.0.0.1",
-        port=address.port or 80,
-        calls=str(folder),
+        target=load_target(conf, base_url),
         journal=str(folder / "journal.bin"),
-        levels=(warm, *measured),
-        request_timeout_s=conf.load.request_timeout_s,
-        drain_timeout_s=conf.load.drain_timeout_s,
-        settle_s=conf.load.settle_s,
+        request_timeout_s=load.request_timeout_s,
+        drain_timeout_s=load.drain_timeout_s,
+        settle_s=load.settle_s,
+        retries=load.retries,
+        workers=load.workers,
+        remote_workers=load.remote_workers,
+        worker_wait_s=load.worker_wait_s,
+        master_bind=load.master_bind,
+        # the engine's environment is for starting it, and may hold secrets
+        engine={**asdict(conf.engine), "env": {}},
+        model=asdict(conf.model),
+        mode=conf.launch.mode.value,
     )
-
-
-def _warm_row(warm: LevelJob) -> PlayedLevel:
-    return PlayedLevel(
-        name=warm.name,
-        shape="users",
-        users=warm.users,
-        rate_rps=None,
-        is_warmup=True,
-        planned=warm.count,
-    )
-
-
-def _level_rows(plan: Plan) -> Iterator[PlayedLevel]:
-    for planned in plan.levels:
-        yield PlayedLevel(
-            name=planned.level.label,
-            shape=planned.level.shape.value,
-            users=planned.level.users,
-            rate_rps=planned.level.rate_rps,
-            is_warmup=False,
-            planned=planned.count,
-        )

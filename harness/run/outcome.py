@@ -24,6 +24,7 @@ from harness.types import (
     HostSample,
     Outcome,
     RunInfo,
+    SearchResult,
     Severity,
 )
 
@@ -48,6 +49,7 @@ class Measured:
     decoded: Decoded | None = None
     engine: list[EngineSample] | None = None
     host: list[HostSample] | None = None
+    search: SearchResult | None = None
     failure: BakeoffError | None = None
 
 
@@ -90,7 +92,7 @@ def _info(prepared: Prepared, measured: Measured, started_at: str) -> RunInfo:
         run_id=run_id(conf, prepared.content_hash),
         engine=conf.engine.name,
         model=conf.model.name,
-        emulated=False,
+        emulated=bool(ready and ready.identity.is_emulated),
         outcome=Outcome.OK,
         started_at=started_at,
         config=plain_config(conf),
@@ -102,6 +104,7 @@ def _info(prepared: Prepared, measured: Measured, started_at: str) -> RunInfo:
         identity=ready.identity if ready else EngineIdentity(),
         capabilities=prepared.adapter.capabilities,
         time_to_ready_s=ready.time_to_ready_s if ready else None,
+        search=measured.search,
     )
 
 

@@ -1,8 +1,9 @@
 """Everything that can be known to be wrong before an engine starts: nothing measured, exit 2."""
 
+import os
 import shutil
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from ipaddress import ip_address
 from pathlib import Path
@@ -10,21 +11,18 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from harness.adapter import Adapter
+from harness.calibrate.stored import read_calibration, to_facts
 from harness.config import LaunchMode, ModelConf, RecipeConf, RunConf
 from harness.engine.environment import Environment, ensure_environment, installed
 from harness.engine.facts import hardware_label, machine_facts
 from harness.engine.model_file import check_model_file, model_facts
 from harness.engine.ports import choose_port
-from harness.errors import ConfigError, StoreWriteError
-from harness.load.open_files import check_connections
-from harness.plan.estimate import estimate
+from harness.errors import ConfigError
 from harness.plan.plan import Plan, build_plan
 from harness.plan.tokenizer import Tokenizer, load_tokenizer
 from harness.registry import open_adapter
 from harness.run.identity import content_hash
-
-_SPARE_DISK_BYTES = 200 * 1024 * 1024
-
+from harness.run.machine_limits import check_disk, check_limits
 
 cached_tokenizer = cache(load_tokenizer)  # all jobs of a sweep share it
 
@@ -41,6 +39,7 @@ class Prepared:
     plan: Plan
     facts: Mapping[str, Any]
     content_hash: str
+    api_key: str = field(default="", repr=False)
 
 
 def check(conf: RunConf) -> Adapter:
@@ -54,7 +53,8 @@ def check(conf: RunConf) -> Adapter:
     if conf.model.path:
         check_model_file(_own_path(conf.model))
     _tokenizer_path(conf.model)
-    check_connections(max(level.users or 0 for level in conf.load.played_levels()))
+    _api_key(conf)
+    check_limits(conf)
     return adapter
 
 
@@ -70,9 +70,10 @@ def prepare(conf: RunConf, progress: Callable[[str], None]) -> Prepared:
     model_path = find_model(conf.model, environment)
     tokenizer = cached_tokenizer(model_path, _tokenizer_path(conf.model))
     plan = build_plan(conf, tokenizer)
-    _check_disk(conf)
+    check_disk(conf)
     model = model_facts(model_path) if model_path else {}
     machine = machine_facts()
+    calibration = read_calibration(machine)
     facts = {
         "machine": {"label": hardware_label(machine), **machine},
         "model": {"name": conf.model.name, **model},
@@ -81,6 +82,7 @@ def prepare(conf: RunConf, progress: Callable[[str], None]) -> Prepared:
             "exact": tokenizer.exact,
             "sha256": tokenizer.sha256,
         },
+        "calibration": to_facts(calibration) if calibration else {},
         "engine_recipe": list(job_recipe(conf).packages) if environment else [],
     }
     digest = content_hash(conf, plan_hash=plan.plan_hash, model_sha256=model.get("sha256"))
@@ -93,6 +95,7 @@ def prepare(conf: RunConf, progress: Callable[[str], None]) -> Prepared:
         plan=plan,
         facts=facts,
         content_hash=digest,
+        api_key=_api_key(conf),
     )
 
 
@@ -155,11 +158,6 @@ def _check_binary(conf: RunConf) -> None:
 def _check_target(conf: RunConf) -> None:
     """Load goes to this machine only, unless the user says that the other one is theirs."""
     url = conf.launch.base_url or ""
-    if url.startswith("https://"):
-        raise ConfigError(
-            f"launch.base_url={url}: TLS cannot be stamped by the kernel and is not measured yet; "
-            "give the http:// address behind the TLS proxy"
-        )
     try:
         host = urlsplit(url).hostname or ""
         _ = urlsplit(url).port
@@ -173,6 +171,15 @@ def _check_target(conf: RunConf) -> None:
     )
 
 
+def _api_key(conf: RunConf) -> str:
+    """The server's key out of the environment; empty if it needs none."""
+    name = conf.launch.api_key_env
+    key = os.environ.get(name, "") if name else ""
+    if name and not key:
+        raise ConfigError(f"launch.api_key_env={name}: this variable is not set; export {name}=...")
+    return key
+
+
 def _is_loopback(host: str) -> bool:
     if host == "localhost":
         return True
@@ -180,19 +187,3 @@ def _is_loopback(host: str) -> bool:
         return ip_address(host).is_loopback
     except ValueError:
         return False
-
-
-def _check_disk(conf: RunConf) -> None:
-    """StoreWriteError if the store cannot be written or the journal would not fit."""
-    store = Path(conf.store)
-    try:
-        store.mkdir(parents=True, exist_ok=True)
-        free_bytes = shutil.disk_usage(store).free
-    except OSError as error:
-        raise StoreWriteError(f"store={conf.store}: {error.strerror or error}") from error
-    need_bytes = estimate([conf]).disk_bytes.high + _SPARE_DISK_BYTES
-    if free_bytes < need_bytes:
-        raise StoreWriteError(
-            f"store={conf.store}: {free_bytes / 1e9:.1f} GB free, this run may need "
-            f"{need_bytes / 1e9:.1f} GB; free some, or choose another store=DIR"
-        )

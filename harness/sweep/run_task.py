@@ -16,6 +16,7 @@ from harness.run.outcome import JobResult
 from harness.run.preflight import Prepared, can_prepare, check, prepare
 from harness.sweep.blocks import BlockJob, Schedule, finished_runs, schedule
 from harness.sweep.compose import to_run_conf
+from harness.sweep.confirm import confirming
 from harness.types import Outcome
 
 _MINUTE_S = 60.0
@@ -109,8 +110,21 @@ class RunTask:
         label += f" ({swept})" if swept else ""
         self._progress(f"{self._place()} {label}")
         start_s = time.monotonic()
-        result = replace(measure(prepared, folder, self._progress), label=label)
+        result = self._run(prepared, folder, label)
+        for fresh in confirming(conf, result):
+            number = fresh.load.search.confirm_number
+            title = f"{label}, fresh run {number} of {conf.load.search.confirm_runs}"
+            self._progress(f"  confirming: {title}")
+            confirmed = self._run(prepare(fresh, self._progress), folder, title)
+            if confirmed.exit_code:
+                result = replace(confirmed, run_id=result.run_id, folder=result.folder)
+                break
         self._took_s.append(time.monotonic() - start_s)
+        return result
+
+    def _run(self, prepared: Prepared, folder: Path, label: str) -> JobResult:
+        """One engine start; InterruptedRunError if it was interrupted."""
+        result = replace(measure(prepared, folder, self._progress), label=label)
         self.results.append(result)
         if result.outcome is Outcome.INTERRUPTED:
             raise InterruptedRunError(

@@ -14,9 +14,10 @@ from harness.config import (
     ScenarioConf,
     Shape,
 )
-from harness.plan.plan import build_plan, warmup_requests
-from harness.plan.sizes import MAX_BOUND_REQUESTS, level_counts
+from harness.plan.plan import build_plan
+from harness.plan.sizes import MAX_BOUND_REQUESTS, level_sizes
 from harness.plan.tokenizer import ApproximateTokenizer
+from harness.plan.warmup import warmup_requests
 
 TOKENIZER = ApproximateTokenizer()
 SCENARIO = ScenarioConf(
@@ -58,14 +59,6 @@ def test_due_times_are_relative_to_the_level_and_absent_when_closed() -> None:
     assert poisson.due_s is not None
     assert due_s == list(poisson.due_s)
     assert [request.due_s for request in constant.requests()] == [k / 10 for k in range(300)]
-
-
-def test_shards_share_a_level_out() -> None:
-    level = build_plan(conf(), TOKENIZER).levels[2]
-    whole = list(level.requests())
-    shards = [list(level.requests(shard=k, shards=3)) for k in range(3)]
-    assert [len(shard) for shard in shards] == [100, 100, 100]
-    assert sorted((r for shard in shards for r in shard), key=lambda r: r.index) == whole
 
 
 def test_every_engine_gets_the_same_plan_and_every_block_another() -> None:
@@ -133,9 +126,11 @@ def test_a_level_by_time_gets_what_its_users_could_use_at_most() -> None:
     (level,) = build_plan(by_time, TOKENIZER).levels
     assert level.count == 4 * 200  # 16 tokens: the 50 ms of the shortest answer
     assert level.is_bound
-    longer = replace(SCENARIO, output_tokens=100)
-    assert level_counts(replace(by_time, scenario=longer))[0].count == 4 * 50  # 2 ms a token
-    assert level_counts(conf(load=LoadConf(users=4, duration_s=10, think_s=0.95)))[0].count == 40
+    longer = replace(SCENARIO, output_tokens=100, output_tokens_min=None)
+    assert level_sizes(replace(by_time, scenario=longer))[0].count == 4 * 50  # 2 ms a token
+    mixed = replace(SCENARIO, output_tokens=150, output_tokens_min=50)
+    assert level_sizes(replace(by_time, scenario=mixed))[0].count == 4 * 50  # 100 on average
+    assert level_sizes(conf(load=LoadConf(users=4, duration_s=10, think_s=0.95)))[0].count == 40
 
 
 def test_levels_by_time_share_the_cap_and_others_do_not_pay() -> None:
@@ -144,7 +139,7 @@ def test_levels_by_time_share_the_cap_and_others_do_not_pay() -> None:
         LevelConf(users=10, requests=5000),
         LevelConf(users=300, duration_s=3600),
     ]
-    counts = level_counts(conf(load=LoadConf(shape=Shape.LEVELS, levels=levels)))
+    counts = level_sizes(conf(load=LoadConf(shape=Shape.LEVELS, levels=levels)))
     assert [size.count for size in counts] == [
         MAX_BOUND_REQUESTS // 4,
         5000,
@@ -160,8 +155,8 @@ def test_a_large_plan_is_made_lazily() -> None:
 
 
 def test_warmup_prompts_are_like_the_others_but_nobody_elses() -> None:
-    warmup = warmup_requests(conf(), TOKENIZER, 8)
-    assert [request.index for request in warmup] == list(range(-1, -9, -1))
+    warmup = list(warmup_requests(conf(), TOKENIZER, 8, first_index=400))
+    assert [request.index for request in warmup] == list(range(400, 408))
     assert all(20 <= request.input_tokens <= 40 for request in warmup)
     measured = {
         request.prompt
@@ -170,4 +165,4 @@ def test_warmup_prompts_are_like_the_others_but_nobody_elses() -> None:
     }
     assert len(measured) > 300
     assert measured.isdisjoint(request.prompt for request in warmup)
-    assert warmup == warmup_requests(conf(), TOKENIZER, 8)
+    assert warmup == list(warmup_requests(conf(), TOKENIZER, 8, first_index=400))

@@ -83,5 +83,8 @@ def test_the_kept_configuration_is_plain_values() -> None:
         "base_url": None,
         "port": None,
         "allow_remote": False,
+        "api_key_env": "",
+        "tls_verify": True,
+        "emulate": None,
     }
     assert (plain["block"], plain["engine"]["threads"]) == (3, None)

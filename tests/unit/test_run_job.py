@@ -19,7 +19,7 @@ from harness.config import (
 )
 from harness.engine.lock import machine_lock
 from harness.errors import BakeoffError, StoreWriteError
-from harness.load.job import LoadJob
+from harness.load.job import LevelsJob, LoadJob
 from harness.load.journal import Kind, read_entries
 from harness.run import job as job_module
 from harness.run.job import measure
@@ -73,9 +73,12 @@ class FailingLoad:
     def __exit__(self, *_: object) -> None:
         pass
 
-    def play(self, job: LoadJob, job_path: Path, **_: Callable[..., Any]) -> None:
-        assert job_path.parent.is_dir()
+    def open(self, job: LoadJob, path: Path) -> None:
+        assert path.parent.is_dir()
         Path(job.journal).write_bytes(b"bakeoff jour")
+
+    def play(self, levels: LevelsJob, path: Path, **_: Callable[..., Any]) -> None:
+        assert (levels.levels[0].is_warmup, path.parent.is_dir()) == (True, True)
         raise self.error
 
 
@@ -140,8 +143,17 @@ def test_a_good_job_is_stored_with_all_that_it_measured(
     assert info.time_to_ready_s is None
     assert info.capabilities is not None
     assert run.host_samples().num_rows >= 1
-    # the journal, and no left-overs
-    assert [path.name for path in (result.folder / "raw").iterdir()] == ["journal.bin"]
+    # what decodes it again, and no left-overs
+    raw = result.folder / "raw"
+    assert sorted(str(path.relative_to(raw)) for path in raw.rglob("*") if path.is_file()) == [
+        "job.json",
+        "journal.bin",
+        *(
+            f"{folder}/{name}"
+            for folder in ("levels", "warm-up")
+            for name in ("calls.idx", "calls.json", "levels.json")
+        ),
+    ]
     ends = [e for e in read_entries(result.folder / "raw" / "journal.bin") if e.kind == Kind.END]
     assert len(ends) == 8
     plan = tmp_path / "results" / "sweep" / "plans" / f"{run.info.plan_hash}.json"
@@ -188,7 +200,8 @@ def test_what_goes_wrong_during_the_load_is_a_stored_outcome(
     assert (result.outcome, result.exit_code) == (outcome, exit_code)
     assert run.info.outcome is outcome
     assert run.info.diagnosis == (str(error) or "interrupted; what was measured is kept")
-    assert [path.name for path in (result.folder / "raw").iterdir()] == ["journal.bin"]
+    assert (result.folder / "raw" / "journal.bin").is_file()
+    assert list(result.folder.rglob("calls.bin")) == []
 
 
 def test_a_disk_that_refuses_is_raised_and_leaves_no_run(

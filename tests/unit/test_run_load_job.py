@@ -1,118 +1,103 @@
-"""From a plan to calls on disk, levels and the warm-up."""
+"""What holds for a whole load: the server's address, the limits, and no secret."""
 
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from adapters.openai import OpenAIAdapter
-from harness.config import (
-    EngineConf,
-    LevelConf,
-    LoadConf,
-    ModelConf,
-    RunConf,
-    ScenarioConf,
-    Shape,
-    WarmupConf,
-    WarmupMode,
-)
-from harness.errors import StoreWriteError
-from harness.load.calls import Calls
-from harness.load.job import LevelJob
-from harness.plan.plan import build_plan
-from harness.plan.tokenizer import ApproximateTokenizer
-from harness.run.load_job import PreparedLoad, prepare_load, warmup_size
+from harness.config import EngineConf, LaunchConf, LoadConf, ModelConf, RunConf, ScenarioConf
+from harness.errors import ConfigError
+from harness.load.job import LoadJob, Target, read_job
+from harness.run.load_job import load_job, load_target
 
-TOKENIZER = ApproximateTokenizer()
 CONF = RunConf(
-    engine=EngineConf(name="openai", max_running=3),
-    model=ModelConf(name="tiny"),
-    scenario=ScenarioConf(
-        name="fixed", input_tokens=20, input_tokens_min=10, output_tokens=8, output_tokens_min=4
-    ),
+    engine=EngineConf(name="openai", max_running=3, env={"HF_TOKEN": "hf_secret"}),
+    model=ModelConf(name="tiny", served_name="t"),
+    scenario=ScenarioConf(name="fixed"),
     load=LoadConf(
-        shape=Shape.LEVELS,
+        users=2,
+        requests=5,
         request_timeout_s=7.0,
         drain_timeout_s=8.0,
         settle_s=0.25,
-        levels=[
-            LevelConf(users=2, think_s=0.5, requests=5),
-            LevelConf(shape=Shape.CONSTANT, rate_rps=2.0, duration_s=2.0),
-        ],
+        retries=2,
+        workers=3,
+        remote_workers=1,
+        worker_wait_s=9.0,
+        master_bind="0.0.0.0:5000",
     ),
 )
 
 
-def prepared(folder: Path, conf: RunConf = CONF, base_url: str = "http://h:81") -> PreparedLoad:
-    adapter = OpenAIAdapter(conf.engine, conf.model)
-    plan = build_plan(conf, TOKENIZER)
-    return prepare_load(conf, plan, TOKENIZER, adapter, base_url=base_url, folder=folder)
+@pytest.mark.parametrize(
+    ("base_url", "prefix"),
+    [
+        ("http://127.0.0.1:8000", ""),
+        ("http://127.0.0.1:8000/", ""),
+        ("http://127.0.0.1:8000/v1", ""),
+        ("http://127.0.0.1:8000/v1/", ""),  # C54
+        ("http://127.0.0.1:8000/proxy/v1/", "/proxy"),
+        ("http://127.0.0.1:8000/proxy/", "/proxy"),
+        ("http://127.0.0.1:8000/v11", "/v11"),
+    ],
+)
+def test_a_base_url_joins_the_adapters_paths(base_url: str, prefix: str) -> None:
+    assert load_target(CONF, base_url) == Target(host="127.0.0.1", port=8000, prefix=prefix)
 
 
-def test_calls_and_levels_of_the_whole_run(tmp_path: Path) -> None:
-    load = prepared(tmp_path)
-    job = load.job
-    assert (job.host, job.port) == ("h", 81)
-    assert (job.request_timeout_s, job.drain_timeout_s, job.settle_s) == (7.0, 8.0, 0.25)
-    assert job.levels == (
-        LevelJob(name="warm-up", first=9, count=2, users=2, duration_s=120.0, is_warmup=True),
-        LevelJob(name="users=2", first=0, count=5, users=2, think_s=0.5),
-        LevelJob(name="constant=2/s", first=5, count=4, duration_s=2.0),
+@pytest.mark.parametrize(
+    ("base_url", "host", "port", "is_tls", "authority"),
+    [
+        ("http://h:81", "h", 81, False, "h:81"),
+        ("http://h", "h", 80, False, "h"),
+        ("https://h", "h", 443, True, "h"),
+        ("https://h:80", "h", 80, True, "h:80"),
+        ("http://[::1]:8000", "::1", 8000, False, "[::1]:8000"),
+        ("https://[fd00::2]/v1", "fd00::2", 443, True, "[fd00::2]"),
+        ("http://user:key@h:81", "h", 81, False, "h:81"),  # a key in the URL is not passed on
+    ],
+)
+def test_the_address_of_the_server(
+    base_url: str, host: str, port: int, is_tls: bool, authority: str
+) -> None:
+    target = load_target(CONF, base_url)
+    assert (target.host, target.port, target.is_tls) == (host, port, is_tls)
+    assert target.authority == authority
+
+
+@pytest.mark.parametrize("base_url", ["h:81", "ftp://h", "http://", "http://h:port", ""])
+def test_what_is_no_url_is_refused(base_url: str) -> None:
+    with pytest.raises(ConfigError, match=r"launch\.base_url="):
+        load_target(CONF, base_url)
+
+
+def test_the_job_says_what_holds_for_all_levels(tmp_path: Path) -> None:
+    launch = LaunchConf(api_key_env="MY_KEY", tls_verify=False)
+    job = load_job(replace(CONF, launch=launch), "https://h:81", tmp_path)
+    assert job.zero_s > 0
+    assert job == LoadJob(
+        zero_s=job.zero_s,
+        target=Target(host="h", port=81, is_tls=True, tls_verify=False, api_key_env="MY_KEY"),
+        journal=str(tmp_path / "journal.bin"),
+        request_timeout_s=7.0,
+        drain_timeout_s=8.0,
+        settle_s=0.25,
+        retries=2,
+        workers=3,
+        remote_workers=1,
+        worker_wait_s=9.0,
+        master_bind="0.0.0.0:5000",
+        engine=job.engine,
+        model=job.model,
+        mode="process",
     )
-    names = [(level.name, level.is_warmup, level.planned) for level in load.levels]
-    assert names == [("warm-up", True, 2), ("users=2", False, 5), ("constant=2/s", False, 4)]
-    assert [level.shape for level in load.levels] == ["users", "users", "constant"]
-    assert [level.rate_rps for level in load.levels] == [None, None, 2.0]
 
 
-def test_each_call_is_the_adapters_request_with_its_index(tmp_path: Path) -> None:
-    load = prepared(tmp_path)
-    plan = build_plan(CONF, TOKENIZER)
-    requests = [request for level in plan.levels for request in level.requests()]
-    adapter = OpenAIAdapter(CONF.engine, CONF.model)
-    with Calls(tmp_path) as calls:
-        assert len(calls) == 11
-        for index, request in enumerate(requests):
-            head, _, body = calls[index].data.partition(b"\r\n\r\n")
-            assert head.startswith(b"POST /v1/completions HTTP/1.1\r\nHost: h:81\r\n")
-            assert f"X-Request-Id: {index}\r\n".encode() in head
-            assert body == adapter.encode(request).body
-            assert calls[index].due_s == request.due_s
-            planned = load.planned(index)
-            assert planned.input_tokens == request.input_tokens
-            assert planned.output_tokens == request.max_output_tokens
-        bodies = {calls[index].data.partition(b"\r\n\r\n")[2] for index in range(11)}
-    assert len(bodies) == 11  # the warm-up's prompts are its own
-
-
-def test_a_path_in_the_base_url_comes_before_the_adapters(tmp_path: Path) -> None:
-    prepared(tmp_path, base_url="http://h:81/proxy")
-    with Calls(tmp_path) as calls:
-        assert calls[0].data.startswith(b"POST /proxy/v1/completions HTTP/1.1\r\nHost: h:81\r\n")
-
-
-def test_without_a_port_it_is_80(tmp_path: Path) -> None:
-    job = prepared(tmp_path, base_url="http://h").job
-    assert (job.host, job.port) == ("h", 80)
-
-
-def test_a_warm_up_is_no_larger_than_what_runs_together() -> None:
-    assert warmup_size(CONF) == (2, 2)
-    one = replace(CONF, engine=EngineConf(name="openai", max_running=1))
-    assert warmup_size(one) == (1, 1)
-    unknown = replace(CONF, engine=EngineConf(name="openai"))
-    assert warmup_size(unknown) == (2, 2)
-    steady = replace(CONF, warmup=WarmupConf(mode=WarmupMode.STEADY))
-    assert warmup_size(steady) == (3, 120)
-
-
-def test_a_steady_warm_up_may_end_by_itself(tmp_path: Path) -> None:
-    steady = replace(CONF, warmup=WarmupConf(mode=WarmupMode.STEADY, max_s=9.0))
-    warm = prepared(tmp_path, steady).job.levels[0]
-    assert (warm.count, warm.duration_s, warm.steady_ratio) == (120, 9.0, 0.02)
-
-
-def test_a_disk_that_refuses_is_a_write_error(tmp_path: Path) -> None:
-    with pytest.raises(StoreWriteError, match="no: cannot be written: No such file or directory"):
-        prepared(tmp_path / "no")
+def test_an_adapter_can_be_made_from_the_job_but_no_secret_is_in_it(tmp_path: Path) -> None:
+    load_job(CONF, "http://h:81", tmp_path).write(tmp_path / "job.json")
+    assert b"hf_secret" not in (tmp_path / "job.json").read_bytes()
+    job = read_job(tmp_path / "job.json")
+    engine = msgspec.convert(job.engine, EngineConf)
+    assert engine == replace(CONF.engine, env={})
+    assert msgspec.convert(job.model, ModelConf) == CONF.model

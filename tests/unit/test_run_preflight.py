@@ -58,10 +58,13 @@ def test_another_machine_only_when_it_is_said_to_be_ones_own(url: str) -> None:
     assert check(attached(launch=launch)).name == "openai"
 
 
-def test_tls_is_refused_with_what_to_do() -> None:
-    assert refused(attached("https://127.0.0.1:9")) == (
-        "launch.base_url=https://127.0.0.1:9: TLS cannot be stamped by the kernel and is not "
-        "measured yet; give the http:// address behind the TLS proxy"
+def test_a_key_that_is_not_there_names_its_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("BAKEOFF_TEST_KEY", raising=False)
+    launch = LaunchConf(
+        mode=LaunchMode.ATTACH, base_url="http://127.0.0.1:9", api_key_env="BAKEOFF_TEST_KEY"
+    )
+    assert refused(attached(launch=launch)) == (
+        "launch.api_key_env=BAKEOFF_TEST_KEY: this variable is not set; export BAKEOFF_TEST_KEY=..."
     )
 
 
@@ -102,11 +105,11 @@ def test_a_disk_without_room_is_refused_before_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage(10**9, 10**9, 100_000_000))
-    with pytest.raises(StoreWriteError) as caught:
+    with pytest.raises(ConfigError) as caught:
         prepare(attached(store=str(tmp_path)), lambda _: None)
     message = str(caught.value)
     assert message.startswith(f"store={tmp_path}: 0.1 GB free, this run may need 0.2 GB; free some")
-    assert caught.value.exit_code == 6
+    assert caught.value.exit_code == 2
 
 
 def test_a_store_that_cannot_be_made_is_a_write_error(tmp_path: Path) -> None:
