@@ -28,7 +28,7 @@ ADAPTERS: Mapping[str, Entry] = MappingProxyType(
         "openai": Entry(
             target="adapters.openai:OpenAIAdapter",
             summary="any server with the OpenAI completions or chat route",
-            launch=("attach",),
+            launch=("attach", "emulate"),
         ),
         "tgi": Entry(
             target="adapters.tgi:TgiAdapter",

@@ -4,12 +4,14 @@ Both take the same flags and speak the same wire (tried with b11434).
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
+from adapters.arguments import refuse
 from adapters.diagnosis import diagnose
 from adapters.llamacpp_figures import FAILURES, LOG_PREFIX, identity, sample
-from adapters.llamacpp_launch import check_args, serve_spec
-from adapters.openai_compatible import OpenAICompatible, get, post
+from adapters.llamacpp_launch import check_args, lora_files, serve_spec
+from adapters.openai_compatible import OpenAICompatible, get, is_emulated, post
 from harness.adapter import TOKENIZE_PROBE, ServeContext, ServeSpec
 from harness.config import EngineConf, ModelConf
 from harness.types import (
@@ -41,7 +43,7 @@ class LlamaCppAdapter(OpenAICompatible):
         metrics=True,
     )
     sample_probes = ("metrics", "slots")
-    identity_probes = ("props",)
+    identity_probes = ("props", "models")
 
     def __init__(self, engine: EngineConf, model: ModelConf) -> None:
         super().__init__(engine, model)
@@ -64,13 +66,23 @@ class LlamaCppAdapter(OpenAICompatible):
         unfiltered = {"top_k": 0, "min_p": 0.0} if request.temperature > 0 else {}
         return super()._sampling(request) | unfiltered
 
+    def _lora(self, request: Request) -> dict[str, Any]:
+        """Every adapter's scale, by its place among those that were loaded: 1 or 0."""
+        names = tuple(lora_files(self._engine))
+        if request.lora is not None and request.lora not in names:
+            reason = f"is not loaded; engine.args.lora has: {', '.join(names) or 'none'}"
+            raise refuse("scenario.lora", request.lora, reason)
+        scales = [{"id": k, "scale": float(one == request.lora)} for k, one in enumerate(names)]
+        return {"lora": scales} if names else {}
+
     def engine_sample(self, bodies: Mapping[str, bytes]) -> EngineSample:
         """From `/metrics`; the KV usage is derived from `/slots`."""
         return sample(bodies.get("metrics", b""), bodies.get("slots", b""))
 
     def identity(self, bodies: Mapping[str, bytes]) -> EngineIdentity:
         """From `/props`."""
-        return identity(bodies.get("props", b""))
+        found = identity(bodies.get("props", b""))
+        return replace(found, is_emulated=is_emulated(bodies.get("models", b"")))
 
     def diagnose(self, log_tail: str) -> Diagnosis | None:
         """See `harness.adapter.Adapter`."""

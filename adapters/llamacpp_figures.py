@@ -83,6 +83,8 @@ def sample(metrics_body: bytes, slots_body: bytes) -> EngineSample:
         prompt_tokens_total=None if computed is None else computed + (cached or 0),
         prefix_cached_tokens_total=cached,
         generation_tokens_total=metrics.total("llamacpp:tokens_predicted_total"),
+        draft_tokens_total=metrics.total("llamacpp:spec_decode_num_draft_tokens_total"),
+        accepted_tokens_total=metrics.total("llamacpp:spec_decode_num_accepted_tokens_total"),
         kv_usage_ratio=usage,
         kv_provenance=Provenance.NOT_EXPOSED if usage is None else Provenance.DERIVED,
     )

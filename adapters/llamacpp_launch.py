@@ -42,6 +42,7 @@ _VALUE_FLAGS = (
     "--threads-http",
     "--timeout",
     "--sse-ping-interval",
+    "--spec-type",
 )
 _SWITCHES = ("repack", "cont-batching", "context-shift", "swa-full", "warmup", "jinja")
 EMBEDDED_FLAGS = frozenset(
@@ -50,12 +51,28 @@ EMBEDDED_FLAGS = frozenset(
 
 
 def _raw_args(conf: EngineConf) -> dict[str, Any]:
-    return {key: value for key, value in conf.args.items() if key != "binary"}
+    return {key: value for key, value in conf.args.items() if key not in {"binary", "lora"}}
+
+
+def lora_files(conf: EngineConf) -> Mapping[str, str]:
+    """The LoRA files of `engine.args.lora` by name, in the order in which they are loaded.
+
+    A mapping of names to files, or a list of files, each named by its file name without ending.
+    """
+    given = conf.args.get("lora")
+    if given is None:
+        return {}
+    if isinstance(given, Mapping):
+        return {str(name): str(file) for name, file in given.items()}
+    if isinstance(given, list):
+        return {Path(str(file)).stem: str(file) for file in given}
+    raise refuse("engine.args.lora", given, "must be {NAME: FILE, ...} or [FILE, ...]")
 
 
 def check_args(conf: EngineConf) -> None:
     """Raise ConfigError for a raw argument that is set elsewhere, or unknown to the wheel."""
     raw = _raw_args(conf)
+    lora_files(conf)
     refuse_owned(raw, _OWNED if conf.prefix_cache else {**_OWNED, **_CACHES})
     if not conf.args.get("binary"):
         _refuse_unknown(raw)
@@ -86,6 +103,7 @@ def serve_spec(conf: EngineConf, model: ModelConf, ctx: ServeContext) -> ServeSp
         argv += ["-b", str(conf.tokens_per_step), "-ub", str(conf.tokens_per_step)]
     if not conf.prefix_cache:
         argv += ["--no-cache-prompt", "-cram", "0"]
+    argv += [part for file in lora_files(conf).values() for part in ("--lora", file)]
     return ServeSpec(
         argv=(*argv, *flags(_raw_args(conf))),
         base_url=f"http://{ctx.host}:{ctx.port}",

@@ -46,6 +46,14 @@ _SUMS: Mapping[str, tuple[str, ...]] = {
         "llamacpp:prompt_tokens_cached_total",
     ),
     "preemptions_total": ("vllm:num_preemptions_total",),
+    "draft_tokens_total": (
+        "vllm:spec_decode_num_draft_tokens_total",
+        "llamacpp:spec_decode_num_draft_tokens_total",
+    ),
+    "accepted_tokens_total": (
+        "vllm:spec_decode_num_accepted_tokens_total",
+        "llamacpp:spec_decode_num_accepted_tokens_total",
+    ),
 }
 _KV_USAGE = (
     "vllm:kv_cache_usage_perc",

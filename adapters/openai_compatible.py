@@ -7,6 +7,7 @@ import msgspec
 
 from adapters.failures import json_value
 from adapters.openai_wire import OpenAIDecoder
+from adapters.session import messages, plain_text
 from harness.adapter import Decoder, ServeContext, ServeSpec
 from harness.config import EngineConf, ModelConf, Route
 from harness.errors import ConfigError
@@ -22,6 +23,7 @@ from harness.types import (
 )
 
 PATHS = {Route.COMPLETIONS: "/v1/completions", Route.CHAT: "/v1/chat/completions"}
+EMULATOR = "bakeoff-emulator"  # `owned_by` of an emulator's models
 JSON_HEADERS = {"content-type": "application/json"}
 
 
@@ -33,6 +35,17 @@ def post(path: str, body: object) -> HttpCall:
 def get(path: str) -> HttpCall:
     """A GET."""
     return HttpCall(method="GET", path=path)
+
+
+def is_emulated(models_body: bytes) -> bool:
+    """Whether `/v1/models` says that it is `bakeoff emulate` which answers."""
+    return any(model.get("owned_by") == EMULATOR for model in _models(models_body))
+
+
+def _models(body: bytes) -> list[dict[str, Any]]:
+    value = json_value(body)
+    data = value.get("data") if isinstance(value, dict) else None
+    return [m for m in data if isinstance(m, dict)] if isinstance(data, list) else []
 
 
 class OpenAICompatible:
@@ -77,12 +90,12 @@ class OpenAICompatible:
         """See `harness.adapter.Adapter`."""
         body: dict[str, Any] = {"model": self._served_name}
         if self._engine.route is Route.CHAT:
-            body["messages"] = [{"role": "user", "content": request.prompt}]
+            body["messages"] = messages(request)
         else:
-            body["prompt"] = request.prompt
+            body["prompt"] = plain_text(request)
         body |= {"max_tokens": request.max_output_tokens, "stream": True}
         body |= {"stream_options": {"include_usage": True}}
-        body |= self._sampling(request) | self._extras()
+        body |= self._sampling(request) | self._extras() | self._lora(request)
         body = {key: value for key, value in body.items() if value is not None}
         return post(PATHS[self._engine.route], body)
 
@@ -90,6 +103,10 @@ class OpenAICompatible:
         if request.temperature == 0:
             return {"temperature": 0.0}
         return {"temperature": request.temperature, "top_p": 1.0, "seed": request.seed}
+
+    def _lora(self, request: Request) -> dict[str, Any]:
+        """The fields that choose a request's LoRA adapter: vLLM and SGLang serve it by name."""
+        return {"model": request.lora} if request.lora else {}
 
     def _extras(self) -> dict[str, Any]:
         """Further fields of the body; None takes a field out."""
@@ -105,16 +122,15 @@ class OpenAICompatible:
         return EngineSample()
 
     def identity(self, bodies: Mapping[str, bytes]) -> EngineIdentity:
-        """The served model and, where the server adds it, the longest sequence."""
-        value = json_value(bodies.get("models", b""))
-        data = value.get("data") if isinstance(value, dict) else None
-        models = [m for m in data if isinstance(m, dict)] if isinstance(data, list) else []
+        """The served model, the longest sequence where the server adds it, and an emulator."""
+        models = _models(bodies.get("models", b""))
         named = [m for m in models if m.get("id") == self._served_name] or models
         first = named[0] if named else {}
         model, limit = first.get("id"), first.get("max_model_len")
         return EngineIdentity(
             model=model if isinstance(model, str) else None,
             max_model_len_tokens=limit if isinstance(limit, int) else None,
+            is_emulated=is_emulated(bodies.get("models", b"")),
         )
 
     def diagnose(self, log_tail: str) -> Diagnosis | None:

@@ -59,6 +59,7 @@ class _Event(msgspec.Struct):
     usage: _Usage | None = None
     error: Any = None
     object: str | None = None
+    timings: Any = None
 
 
 _EVENT = msgspec.json.Decoder(_Event | None)
@@ -99,6 +100,16 @@ def _usage_fields(usage: _Usage | None, total: int | None) -> dict[str, Any]:
     }
 
 
+def _draft_fields(timings: Any) -> dict[str, Any]:
+    """Tokens that speculation drafted and that the model accepted, where llama.cpp tells."""
+    if not isinstance(timings, dict):
+        return {}
+    drafted, accepted = timings.get("draft_n"), timings.get("draft_n_accepted")
+    if type(drafted) is not int or type(accepted) is not int:
+        return {}
+    return {"draft_tokens": drafted, "accepted_tokens": accepted}
+
+
 class OpenAIDecoder(StreamDecoder):
     """Decodes one answer of `/v1/completions` or `/v1/chat/completions`."""
 
@@ -136,7 +147,7 @@ class OpenAIDecoder(StreamDecoder):
             pieces = [(ChunkKind.TEXT, "")]
         if total is not None and choices:
             self._total, self._is_running = total, True
-        usage = _usage_fields(event.usage, total)
+        usage = _usage_fields(event.usage, total) | _draft_fields(event.timings)
         if not pieces and (usage or finish):
             pieces = [(ChunkKind.USAGE if usage else ChunkKind.END, "")]
         last = len(pieces) - 1

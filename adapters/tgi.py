@@ -8,7 +8,8 @@ from typing import Any
 
 from adapters.failures import json_value
 from adapters.metrics import known_sample
-from adapters.openai_compatible import OpenAICompatible, get, post
+from adapters.openai_compatible import OpenAICompatible, get, is_emulated, post
+from adapters.session import plain_text
 from adapters.tgi_wire import TgiDecoder
 from harness.adapter import TOKENIZE_PROBE, Decoder
 from harness.config import EngineConf, ModelConf, Route
@@ -37,12 +38,16 @@ class TgiAdapter(OpenAICompatible):
         metrics=True,
     )
     sample_probes = ("metrics",)
-    identity_probes = ("info",)
+    identity_probes = ("info", "models")
 
     def __init__(self, engine: EngineConf, model: ModelConf) -> None:
         super().__init__(engine, model)
-        self.probes = {name: get(f"/{name}") for name in ("health", "metrics", "info")}
-        self.probes = {**self.probes, "tokenize": post("/tokenize", {"inputs": TOKENIZE_PROBE})}
+        known = {name: get(f"/{name}") for name in ("health", "metrics", "info")}
+        self.probes = {
+            **self.probes,
+            **known,
+            "tokenize": post("/tokenize", {"inputs": TOKENIZE_PROBE}),
+        }
 
     @property
     def _served_name(self) -> str:
@@ -56,7 +61,9 @@ class TgiAdapter(OpenAICompatible):
         parameters |= {"do_sample": request.temperature > 0}
         if request.temperature > 0:
             parameters |= {"temperature": request.temperature, "seed": request.seed}
-        return post("/generate_stream", {"inputs": request.prompt, "parameters": parameters})
+        if request.lora:
+            parameters["adapter_id"] = request.lora
+        return post("/generate_stream", {"inputs": plain_text(request), "parameters": parameters})
 
     def _extras(self) -> dict[str, Any]:
         return {"top_p": None}  # TGI refuses a top_p of 1
@@ -79,4 +86,5 @@ class TgiAdapter(OpenAICompatible):
             version=version if isinstance(version, str) else None,
             model=model if isinstance(model, str) else None,
             max_model_len_tokens=limit if isinstance(limit, int) else None,
+            is_emulated=is_emulated(bodies.get("models", b"")),
         )

@@ -374,6 +374,7 @@ class Estimate:
     """A figure with its interval (95 % unless said otherwise). None: the sample is too small.
 
     `n`: samples; `n_eff`: after autocorrelation; `needed`: how many would carry the figure.
+    `reason`: why there is none, where more samples would not help.
     """
 
     value: float | None
@@ -383,6 +384,7 @@ class Estimate:
     n_eff: float | None = None
     needed: int | None = None
     censored: bool = False
+    reason: str = ""
 
 
 class VerdictKind(StrEnum):
@@ -416,6 +418,52 @@ class Verdict:
     reason: str = ""
 
 
+class ProbeEnd(StrEnum):
+    """Why a probe of a search ended."""
+
+    DECIDED = "decided"  # the sequential test had seen enough
+    DIVERGED = "diverged"  # queue and waits grew without end
+    UNDECIDED = "undecided"  # its time or its requests ran out: counts as failed
+    ABORTED = "aborted"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Probe:
+    """One rate that a search tried. `level`: its row among the run's levels.
+
+    `n`: requests that counted, of which `good` met the SLO.
+    """
+
+    rate_rps: float
+    level: int
+    has_passed: bool
+    end: ProbeEnd
+    n: int
+    good: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchResult:
+    """What a search found on one server start, or what a fresh run made of its answer.
+
+    `low_rps`: highest rate that passed, `high_rps`: lowest that failed; None: there was none.
+    `burst_rps`: requests a second with many users at once, `floor_s`: end-to-end time of one
+    request alone. `confirms`: the run id of the search whose rates were tried again.
+    `slo`, `attainment_ratio`, `low_ratio`, `error_ratio`: what was tested, at each probe.
+    """
+
+    slo: str
+    attainment_ratio: float
+    low_ratio: float
+    error_ratio: float
+    probes: tuple[Probe, ...] = ()
+    low_rps: float | None = None
+    high_rps: float | None = None
+    floor_s: float | None = None
+    burst_rps: float | None = None
+    confirms: str | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunInfo:
     """`run.json`: everything about a run that is not a table."""
@@ -437,5 +485,6 @@ class RunInfo:
     identity: EngineIdentity = field(default_factory=EngineIdentity)
     capabilities: Capabilities | None = None
     time_to_ready_s: float | None = None
+    search: SearchResult | None = None
     diagnosis: str | None = None
     ended_at: str | None = None

@@ -62,9 +62,11 @@ def byte_size(value: float | None) -> str:
 def quantity(value: float | None, unit: str) -> str:
     """A value in the unit of `harness.analysis.metrics.METRICS`.
 
-    `s`, `ratio` and `bytes` have forms of their own; any other unit is put behind the number,
-    and no unit gives the number alone.
+    `s`, `ratio` and `bytes` have forms of their own, also with `/h` behind them; any other unit
+    is put behind the number, and no unit gives the number alone.
     """
+    if unit.endswith("/h") and value is not None:
+        return f"{quantity(value, unit.removesuffix('/h'))} an hour"
     special = {"s": seconds, "ratio": percent, "bytes": byte_size}.get(unit)
     if special is not None:
         return special(value)
@@ -88,6 +90,8 @@ def estimate(figure: Estimate, unit: str) -> str:
 def estimate_with_interval(figure: Estimate, unit: str) -> str:
     """`575 ms [560 ms, 590 ms]`, or `- (needs 368)` where the sample is too small."""
     text = estimate(figure, unit)
+    if figure.value is None and figure.reason:
+        return f"{text} ({figure.reason})"
     if figure.value is None:
         return f"{text} (needs {count(figure.needed)})" if figure.needed else text
     return f"{text} {interval(figure.ci_low, figure.ci_high, unit)}".rstrip()

@@ -13,6 +13,7 @@ from typing import Any
 
 _ON_OFF = argparse.BooleanOptionalAction
 _ATTENTION = {"on": "ENABLED", "off": "DISABLED", "auto": "AUTO"}
+_DRAFTS = ("none", "ngram-simple", "ngram-map-k", "ngram-map-k4v", "ngram-mod", "ngram-cache")
 _CACHE_TYPES = ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1")
 
 
@@ -30,6 +31,8 @@ def options() -> argparse.ArgumentParser:
     parser.add_argument("-ctv", "--cache-type-v", choices=_CACHE_TYPES)
     parser.add_argument("-t", "--threads", type=int)
     parser.add_argument("-tb", "--threads-batch", type=int)
+    parser.add_argument("--spec-type", choices=_DRAFTS, default="none")
+    parser.add_argument("--lora", action="append", default=[])
     add = parser.add_argument
     add("-np", "--parallel", dest="n_parallel", type=int, default=4)
     add("-c", "--ctx-size", dest="n_ctx", type=int, default=0)
@@ -68,6 +71,8 @@ _TRANSLATED = {
     "cache_type_v",
     "threads",
     "threads_batch",
+    "spec_type",
+    "lora",
 }
 
 
@@ -88,6 +93,11 @@ def parameters(args: argparse.Namespace, library: Any) -> Any:
         params.cpuparams.n_threads = args.threads
     if batch := args.threads_batch or args.threads:
         params.cpuparams_batch.n_threads = batch
+    if args.spec_type != "none":
+        draft = f"COMMON_SPECULATIVE_TYPE_{args.spec_type.upper().replace('-', '_')}"
+        params.speculative.types = [getattr(library.common_speculative_type, draft)]
+    if args.lora:
+        params.lora_adapters = [library.CommonAdapterLoraInfo(path, 1.0) for path in args.lora]
     for key, value in vars(args).items():
         if key not in _TRANSLATED and value is not None:
             setattr(params, key, value)

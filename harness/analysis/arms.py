@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from harness.analysis.compare import compare_cells
-from harness.analysis.model import Cell, Summary
+from harness.analysis.model import Candidate, Cell, Summary
 from harness.types import RunInfo
 
 
@@ -31,6 +31,8 @@ def compare_summaries(a: Summary, b: Summary, *, names: tuple[str, str]) -> Summ
         failed=(*left.failed, *right.failed),
         doubts=(*left.doubts, *right.doubts),
         runs=runs,
+        measures=(*left.measures, *right.measures),
+        found=(*left.found, *right.found),
     )
 
 
@@ -39,13 +41,21 @@ def _named(summary: Summary, name: str) -> Summary:
         summary,
         cells=tuple(_named_cell(cell, name) for cell in summary.cells),
         runs={f"{name}/{key}": info for key, info in summary.runs.items()},
+        measures=tuple(
+            replace(m, candidate=f"{name}:{m.candidate}", label=f"{m.label} ({name})")
+            for m in summary.measures
+        ),
+        found=tuple(
+            replace(f, candidate=_named_candidate(f.candidate, name)) for f in summary.found
+        ),
     )
 
 
 def _named_cell(cell: Cell, name: str) -> Cell:
-    candidate = replace(
-        cell.candidate,
-        key=f"{name}:{cell.candidate.key}",
-        label=f"{cell.candidate.label} ({name})",
-    )
+    candidate = _named_candidate(cell.candidate, name)
     return replace(cell, candidate=candidate, run_ids=tuple(f"{name}/{i}" for i in cell.run_ids))
+
+
+def _named_candidate(candidate: Candidate, name: str) -> Candidate:
+    key, label = f"{name}:{candidate.key}", f"{candidate.label} ({name})"
+    return replace(candidate, key=key, label=label)

@@ -13,9 +13,12 @@ from harness.types import Level, RunInfo
 
 # These do not change what is measured of a candidate, or are the workload.
 _LEFT_OUT = frozenset(
-    {"load", "scenario", "seed", "block", "store", "name", "repeats", "slo", "validity", "rerun"}
+    {"load", "scenario", "seed", "block", "store", "name", "repeats", "slo", "validity"}
+    | {"rerun", "raw"}
 )
-_LEFT_OUT_KEYS = frozenset({"launch.port", "engine.ready_timeout_s", "engine.stop_timeout_s"})
+_LEFT_OUT_KEYS = frozenset(
+    {"launch.port", "launch.api_key_env", "engine.ready_timeout_s", "engine.stop_timeout_s"}
+)
 _KEY_LENGTH = 12
 
 
@@ -138,6 +141,15 @@ def workload_of(info: RunInfo, level: Level) -> Workload:
     )
 
 
+def not_reached(workload: Workload) -> Workload:
+    """The same for a level whose rate was not reached: no result for the rate in its name."""
+    return replace(
+        workload,
+        key=f"{workload.key}|rate not reached",
+        level=f"{workload.level} (rate not reached)",
+    )
+
+
 def _range(scenario: Mapping[str, Any], key: str) -> tuple[int, int]:
     high = int(scenario.get(key) or 0)
     low = scenario.get(f"{key}_min")
@@ -145,13 +157,16 @@ def _range(scenario: Mapping[str, Any], key: str) -> tuple[int, int]:
 
 
 def _level_name(info: RunInfo, level: Level) -> str:
-    think_s = _think_s(info, level)
-    name = f"{level.name}, think={think_s:g}s" if think_s else level.name
+    pause_s = think_s(info, level)
+    name = f"{level.name}, think={pause_s:g}s" if pause_s else level.name
     before = sum(1 for one in info.levels if one.name == level.name and one.index < level.index)
     return f"{name} #{before + 1}" if before else name
 
 
-def _think_s(info: RunInfo, level: Level) -> float:
+def think_s(info: RunInfo, level: Level) -> float:
+    """Think time of a level's users; of runs whose levels do not say it, as configured."""
+    if level.think_s:
+        return level.think_s
     several = setting(info, "load.levels") or []
     is_listed = setting(info, "load.shape") == "levels" and level.index < len(several)
     conf = several[level.index] if is_listed else setting(info, "load", {})

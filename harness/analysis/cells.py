@@ -5,31 +5,19 @@ Everything is computed once, here; readers get plain values and no frames.
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from harness.analysis.candidates import candidate_of, label_apart, workload_of
-from harness.analysis.cell_doubts import cell_doubts, is_invalid, run_level_doubts
+from harness.analysis.candidates import candidate_of, label_apart
+from harness.analysis.cell_doubts import cell_doubts, is_invalid
 from harness.analysis.compare import compare_all
 from harness.analysis.estimates import cell_figures
-from harness.analysis.frame import request_frame, sample_frame
+from harness.analysis.found_rates import found_rates
 from harness.analysis.model import Candidate, Cell, FailedRun, Summary, Workload
+from harness.analysis.pieces import Piece, measures_of, pieces_of, request_timeout_s
 from harness.analysis.selection import MEASURED, damaged, newest
-from harness.analysis.validity import view_doubts
-from harness.analysis.views import LevelView, level_view, slo_of
 from harness.config import SloConf
 from harness.errors import StoreFormatError
 from harness.store import StoredRun
-from harness.types import Doubt, EngineSample, HostSample, Severity
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Piece:
-    """One level of one run, on its way into a cell."""
-
-    run: StoredRun
-    workload: Workload
-    view: LevelView
-    doubts: tuple[Doubt, ...]
+from harness.types import Doubt, Severity
 
 
 def summarise(
@@ -44,7 +32,7 @@ def summarise(
     """
     kept, notes = newest(runs)
     labelled = label_apart([candidate_of(run.info) for run in kept])
-    pieces: list[_Piece] = []
+    pieces: list[Piece] = []
     failed: list[FailedRun] = []
     for run in kept:
         candidate = labelled[candidate_of(run.info).key]
@@ -52,7 +40,7 @@ def summarise(
             failed.append(_failed(run, candidate))
             continue
         try:
-            pieces += _pieces(run, slo)
+            pieces += pieces_of(run, slo)
         except StoreFormatError as error:
             notes.append(damaged(run, error))
     cells = _cells(pieces, labelled)
@@ -70,6 +58,8 @@ def summarise(
         failed=tuple(failed),
         doubts=(*doubts, *notes),
         runs=infos,
+        measures=measures_of(pieces, labelled),
+        found=found_rates(list(infos.values()), labelled),
     )
 
 
@@ -87,39 +77,8 @@ def _failed(run: StoredRun, candidate: Candidate) -> FailedRun:
     )
 
 
-def _pieces(run: StoredRun, slo: SloConf | None) -> list[_Piece]:
-    info = run.info
-    frame = request_frame(run)
-    engine = sample_frame(run.engine_samples(), EngineSample)
-    host = sample_frame(run.host_samples(), HostSample)
-    candidate = candidate_of(info)
-    views = [
-        level_view(
-            frame,
-            level,
-            engine=engine,
-            host=host,
-            slo=slo if slo is not None else slo_of(info),
-            price_per_hour=candidate.price_per_hour,
-            time_to_ready_s=info.time_to_ready_s,
-        )
-        for level in info.levels
-    ]
-    # judged when it was measured; only a run that was stored without doubts is judged again
-    found = run_level_doubts(info, info.doubts or view_doubts(info, frame, views))
-    return [
-        _Piece(
-            run=run,
-            workload=workload_of(info, view.level),
-            view=view,
-            doubts=tuple(one for one in found if one.where in ("", view.level.name)),
-        )
-        for view in views
-    ]
-
-
-def _cells(pieces: Sequence[_Piece], labelled: dict[str, Candidate]) -> list[Cell]:
-    groups: dict[tuple[str, str], list[_Piece]] = {}
+def _cells(pieces: Sequence[Piece], labelled: dict[str, Candidate]) -> list[Cell]:
+    groups: dict[tuple[str, str], list[Piece]] = {}
     for piece in pieces:
         key = candidate_of(piece.run.info).key
         groups.setdefault((key, piece.workload.key), []).append(piece)
@@ -139,7 +98,7 @@ def _order(workload: Workload) -> tuple[str, tuple[int, int], tuple[int, int], b
     return workload.scenario, *lengths, not workload.closed, float(load or 0), workload.level
 
 
-def _cell(candidate: Candidate, group: Sequence[_Piece]) -> Cell:
+def _cell(candidate: Candidate, group: Sequence[Piece]) -> Cell:
     ordered = sorted(group, key=lambda p: (p.run.folder.parent.name, p.run.info.block))
     valid = [piece for piece in ordered if not is_invalid(piece.doubts)]
     used = valid or ordered
@@ -166,4 +125,7 @@ def _cell(candidate: Candidate, group: Sequence[_Piece]) -> Cell:
         ),
         emulated=used[0].run.info.emulated,
         measured_at=max(piece.run.info.started_at for piece in used),
+        n_timed_out=sum(piece.achieved.timed_out for piece in used),
+        request_timeout_s=request_timeout_s(used[0]),
+        achieved=tuple(piece.achieved for piece in used),
     )

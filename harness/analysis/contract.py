@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from harness.analysis.candidates import workload_of
 from harness.analysis.facts import machine_of, model_sha256, setting, tokenizer_sha256
 from harness.analysis.model import Cell
 from harness.types import RunInfo
@@ -58,7 +59,7 @@ def _meaning(info: RunInfo) -> int:
 
 _FIELDS = (
     _Field(name="emulated", rule=Rule.MUST, of=lambda info: info.emulated),
-    _Field(name="schema version", rule=Rule.MUST, of=lambda info: _meaning(info)),
+    _Field(name="schema version", rule=Rule.MUST, of=_meaning),
     _Field(name="CPU", rule=Rule.MUST, of=lambda info: machine_of(info).cpu_model),
     _Field(name="CPU cores", rule=Rule.MUST, of=lambda info: machine_of(info).cpu_cores),
     _Field(name="GPUs", rule=Rule.MUST, of=lambda info: ", ".join(machine_of(info).gpus) or None),
@@ -92,20 +93,53 @@ def mismatches(
     """In what two cells differ: workload, plan, runs, and the lengths that were realised.
 
     `a_runs`, `b_runs`: the runs behind each. The plan agrees if any plan was played by both:
-    blocks may each have their own.
+    blocks may each have their own. Where both say what made the level's own requests and due
+    times, that decides: one may have played more of them than the other, or other levels beside.
     """
     found = []
     if a.workload.key != b.workload.key:
         found.append(_mismatch("workload", Rule.MUST, a.workload.label, b.workload.label))
-    left, right = {r.plan_hash for r in a_runs}, {r.plan_hash for r in b_runs}
-    if left and right and not left & right:
-        found.append(_mismatch("plan", Rule.MUST, min(left)[:12], min(right)[:12]))
+    found += _plans(a, b, a_runs, b_runs)
     if a_runs and b_runs:
         found += run_mismatches(a_runs[0], b_runs[0])
-    for name, title in (("input_tokens_mean", "input"), ("output_tokens_mean", "output")):
-        found += _unlike(a, b, name, f"realised {title} tokens", _TOKENS_TOLERANCE, Rule.MUST)
+    found += _lengths(a, b, is_prefix=bool(_level_plans(a, a_runs) & _level_plans(b, b_runs)))
     found += _unlike(a, b, "tokens_per_chunk", "tokens a chunk", _CHUNK_TOLERANCE, Rule.REPORT)
     return tuple(found)
+
+
+def _lengths(a: Cell, b: Cell, *, is_prefix: bool) -> list[Mismatch]:
+    """Realised lengths; of one plan played to different ends, against what was planned."""
+    found = []
+    for side in ("input", "output"):
+        names = [f"{side}_plan_ratio", f"{side}_tokens_mean"]
+        title = f"realised {side} tokens"
+        is_known = all(_value(cell, names[0]) is not None for cell in (a, b))
+        name = names[0] if is_prefix and is_known else names[1]
+        title += " of planned" if name == names[0] else ""
+        found += _unlike(a, b, name, title, _TOKENS_TOLERANCE, Rule.MUST)
+    return found
+
+
+def _plans(
+    a: Cell, b: Cell, a_runs: Sequence[RunInfo], b_runs: Sequence[RunInfo]
+) -> list[Mismatch]:
+    left, right = _level_plans(a, a_runs), _level_plans(b, b_runs)
+    if not (left and right):  # an older run on either side
+        left, right = {r.plan_hash for r in a_runs}, {r.plan_hash for r in b_runs}
+    if not (left and right) or left & right:
+        return []
+    return [_mismatch("plan", Rule.MUST, min(left)[:12], min(right)[:12])]
+
+
+def _level_plans(cell: Cell, runs: Sequence[RunInfo]) -> set[str]:
+    """The plans of the cell's level over its runs; empty unless each run says its own."""
+    plans = [
+        level.plan_sha256
+        for run in runs
+        for level in run.levels
+        if workload_of(run, level).level == cell.workload.level
+    ]
+    return {plan for plan in plans if plan} if all(plans) else set()
 
 
 def must_match(found: Sequence[Mismatch]) -> tuple[Mismatch, ...]:
@@ -116,11 +150,14 @@ def must_match(found: Sequence[Mismatch]) -> tuple[Mismatch, ...]:
 def _unlike(
     a: Cell, b: Cell, metric: str, title: str, tolerance: float, rule: Rule
 ) -> list[Mismatch]:
-    pair = [cell.metrics[metric].value if metric in cell.metrics else None for cell in (a, b)]
-    left, right = pair
+    left, right = _value(a, metric), _value(b, metric)
     if left is None or right is None or abs(left - right) <= tolerance * max(left, right):
         return []
-    return [_mismatch(title, rule, f"{left:.1f}", f"{right:.1f}")]
+    return [_mismatch(title, rule, f"{left:.4g}", f"{right:.4g}")]
+
+
+def _value(cell: Cell, metric: str) -> float | None:
+    return cell.metrics[metric].value if metric in cell.metrics else None
 
 
 def _mismatch(name: str, rule: Rule, a: Any, b: Any) -> Mismatch:

@@ -1,9 +1,10 @@
-"""Doubts about the load client: was it late, starved, or slow to read?"""
+"""Doubts about the load client: was it late, slow to read, or stamped by another clock?"""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from harness.analysis.facts import machine_of, setting
+from harness.analysis.facts import setting
+from harness.analysis.model import Achieved
 from harness.analysis.stats import percentile
 from harness.config import ValidityConf
 from harness.types import Clock, Doubt, RunInfo, Severity
@@ -14,23 +15,26 @@ if TYPE_CHECKING:
 
 _LAG_OF_SLO = 0.01  # lag may reach 1 % of the TTFT limit
 _MERGED_TOLERANCE = 0.05  # share of reads that may hold several chunks
-_CLIENT_CPU = 0.8  # of one core; one client core is one worker
-_MACHINE_CPU = 0.95
-_NEIGHBOURS_CORES = 0.25  # beside the engine, the client and our own telemetry
+_UNSTAMPED_TOLERANCE = 0.01  # share of reads that the kernel may leave without a stamp
+_CLOCK_STEP_S = 0.001
+_CONNECT_S = 0.005
+_CONNECT_OF_TTFT = 0.10
+_FEW_CONNECTS = 0.01  # share of requests below which connecting touches no percentile
 _P99 = 0.99
 
 
-def client_doubts(info: RunInfo, view: "LevelView") -> Iterator[Doubt]:
-    """Doubts about the client in one level."""
-    rows = view.measured
-    if not len(rows):
+def client_doubts(info: RunInfo, view: "LevelView", found: Achieved) -> Iterator[Doubt]:
+    """Doubts about the client in one level; `found`: what came of it."""
+    if not len(view.measured):
         return
     limit_s = lag_limit_s(info, view)
     yield from _late(view, limit_s)
     yield from _late_reads(view, limit_s)
-    yield from _merged(view)
-    yield from _busy(view)
-    yield from _neighbours(info, view)
+    yield from _stalls(view, limit_s)
+    yield from _merged(view, found)
+    yield from _unstamped(view, found)
+    yield from _clock_step(view)
+    yield from _connecting(view, found)
 
 
 def lag_limit_s(info: RunInfo, view: "LevelView") -> float:
@@ -73,49 +77,67 @@ def _late_reads(view: "LevelView", limit_s: float) -> Iterator[Doubt]:
     )
 
 
-def _merged(view: "LevelView") -> Iterator[Doubt]:
-    reads = float(view.measured["reads"].sum())
-    merged = float(view.measured["merged_reads"].sum())
-    if reads > 0 and merged > _MERGED_TOLERANCE * reads:
+def _stalls(view: "LevelView", limit_s: float) -> Iterator[Doubt]:
+    client = view.level.client
+    if client is None or client.stall_p99_s is None or client.stall_p99_s <= limit_s:
+        return
+    worst = "" if client.stall_max_s is None else f", at worst {seconds(client.stall_max_s)}"
+    yield Doubt(
+        code="loop_stalls",
+        what=f"the client's loop came up to {seconds(client.stall_p99_s)} late to its timers "
+        f"(P99{worst}); {seconds(limit_s)} is allowed",
+        advice="something held the client up: leave it a core, or share the load: load.workers",
+        where=view.level.name,
+    )
+
+
+def _merged(view: "LevelView", found: Achieved) -> Iterator[Doubt]:
+    if found.merged_ratio is not None and found.merged_ratio > _MERGED_TOLERANCE:
         yield Doubt(
             code="merged_reads",
-            what=f"{percent(merged / reads)} of the reads held several token chunks",
+            what=f"{percent(found.merged_ratio)} of the reads held several token chunks",
             advice="do not compare chunk gaps: the engine sends in bursts, or the client was late",
             severity=Severity.NOTE,
             where=view.level.name,
         )
 
 
-def _busy(view: "LevelView") -> Iterator[Doubt]:
-    client = view.host["client_cpu_ratio"].mean()
-    if client > _CLIENT_CPU:
+def _unstamped(view: "LevelView", found: Achieved) -> Iterator[Doubt]:
+    if found.unstamped_ratio is not None and found.unstamped_ratio > _UNSTAMPED_TOLERANCE:
         yield Doubt(
-            code="client_busy",
-            what=f"the client used {percent(client)} of a core",
-            advice="lower the load or use more workers; above 80 % it may bend the figures",
-            where=view.level.name,
-        )
-    total = view.host["cpu_total_ratio"].mean()
-    if total > _MACHINE_CPU:
-        yield Doubt(
-            code="cpu_full",
-            what=f"all cores were {percent(total)} busy, so engine and client competed for them",
-            advice="leave a core free: engine.threads, or a smaller engine.max_running",
+            code="unstamped_reads",
+            what=f"{percent(found.unstamped_ratio)} of the reads came without the kernel's stamp "
+            "and were stamped when they were read",
+            advice="use plain HTTP on Linux, or watch the client's load: late reads look slow",
             where=view.level.name,
         )
 
 
-def _neighbours(info: RunInfo, view: "LevelView") -> Iterator[Doubt]:
-    """Other processes on the machine (contract row 25): what neither engine nor client used."""
-    cores, host = machine_of(info).cpu_cores, view.host
-    if cores is None or setting(info, "launch.mode") != "process":
+def _clock_step(view: "LevelView") -> Iterator[Doubt]:
+    client = view.level.client
+    if client is not None and abs(client.clock_step_s) > _CLOCK_STEP_S:
+        yield Doubt(
+            code="clock_step",
+            what=f"the wall clock jumped by {seconds(abs(client.clock_step_s))} against the "
+            "monotonic one, which may spoil the stamps of the reads just then",
+            advice="let the clock slew while measuring (chrony, NTP without steps), and repeat",
+            where=view.level.name,
+        )
+
+
+def _connecting(view: "LevelView", found: Achieved) -> Iterator[Doubt]:
+    connect_s, share = found.connect_p99_s, found.connected_ratio
+    if connect_s is None or share is None or share <= _FEW_CONNECTS:
         return
-    ours = host["engine_cpu_ratio"] + host["client_cpu_ratio"].fillna(0)
-    others = float((host["cpu_total_ratio"] * cores - ours).mean())
-    if others > _NEIGHBOURS_CORES:
+    ttft_s = percentile(view.measured["ttft_s"].dropna().to_numpy(), 0.5)
+    is_visible = ttft_s is not None and connect_s > _CONNECT_OF_TTFT * ttft_s
+    if is_visible or connect_s > _CONNECT_S:
+        of_ttft = "" if not ttft_s else f", {percent(connect_s / ttft_s)} of the median TTFT"
         yield Doubt(
-            code="neighbours",
-            what=f"other processes used {others:.1f} of {cores} cores beside engine and client",
-            advice="end them and repeat: they slow the engine down at random",
+            code="slow_connect",
+            what=f"{percent(share)} of the requests had to connect, which took up to "
+            f"{seconds(connect_s)} (P99{of_ttft}) and is in their TTFT",
+            advice="look at the server's backlog and keep-alive limit; TTFT from send leaves it "
+            "out",
             where=view.level.name,
         )

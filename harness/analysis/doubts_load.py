@@ -1,29 +1,30 @@
-"""Doubts about what one level measured: errors, cut-off requests, too few, not steady."""
+"""Doubts about the load of one level: was it what was asked, all of it, and enough?"""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-import numpy as np
-
+from harness.analysis.achieved import rates
+from harness.analysis.doubts_client import lag_limit_s
 from harness.analysis.facts import setting
+from harness.analysis.model import Achieved
 from harness.analysis.stats import minimum_n
-from harness.config import ValidityConf
 from harness.types import Doubt, Phase, RunInfo, Severity
-from harness.units import ratio_change, seconds
+from harness.units import number, percent, seconds
 
 if TYPE_CHECKING:
-    from harness.analysis.frame import Floats
     from harness.analysis.views import LevelView
 
+RATE_NOT_REACHED = "rate_not_reached"
 _P99 = 0.99
-_DRIFT = 0.10  # a shift between the thirds of a window that is no longer steady
-_LEAST_PIECES = 12  # a window is cut into; four make a third
-_LEAST_IN_A_PIECE = 5
+_USERS_REACHED = 0.95  # of the users asked for
+_RATE_REACHED = 0.99  # of the requests due; below _RATE_MISSED it is another load
+_RATE_MISSED = 0.95
 
 
-def load_doubts(info: RunInfo, view: "LevelView") -> Iterator[Doubt]:
-    """Doubts about one level."""
+def load_doubts(info: RunInfo, view: "LevelView", found: Achieved) -> Iterator[Doubt]:
+    """Doubts about the load of one level; `found`: what came of it."""
     rows = view.measured
+    yield from _cut_level(info, view)
     if not len(rows):
         yield Doubt(
             code="nothing_measured",
@@ -33,8 +34,8 @@ def load_doubts(info: RunInfo, view: "LevelView") -> Iterator[Doubt]:
             where=view.level.name,
         )
         return
-    yield from _errors(info, view)
-    yield from _cut_off(view)
+    yield from _rate(info, view, found)
+    yield from _users(view, found)
     if view.level.exhausted:
         yield Doubt(
             code="plan_exhausted",
@@ -42,7 +43,22 @@ def load_doubts(info: RunInfo, view: "LevelView") -> Iterator[Doubt]:
             advice="give the level load.requests enough for its time, or a shorter time",
             where=view.level.name,
         )
-    need, n = minimum_n(_P99), int(rows["is_ok"].sum())
+    yield from _ramp(view) if view.level.shape == "ramp" else _few(view)
+
+
+def _ramp(view: "LevelView") -> Iterator[Doubt]:
+    yield Doubt(
+        code="ramp",
+        what="the rate rose through the window: no percentile and no attainment is given, since "
+        "they would be of no one load",
+        advice="play the rate that looks right as a level of its own: load=poisson",
+        severity=Severity.NOTE,
+        where=view.level.name,
+    )
+
+
+def _few(view: "LevelView") -> Iterator[Doubt]:
+    need, n = minimum_n(_P99), int(view.measured["is_ok"].sum())
     if 0 < n < need:
         yield Doubt(
             code="few_samples",
@@ -51,82 +67,49 @@ def load_doubts(info: RunInfo, view: "LevelView") -> Iterator[Doubt]:
             severity=Severity.NOTE,
             where=view.level.name,
         )
-    yield from _drift(view)
 
 
-def _errors(info: RunInfo, view: "LevelView") -> Iterator[Doubt]:
-    ended = view.measured[~view.measured["is_censored"]]
-    failed = ended[ended["is_failed"]]
-    limit = float(setting(info, "validity.max_error_ratio", ValidityConf.max_error_ratio))
-    if not len(failed) or len(failed) <= limit * len(ended):
+def _cut_level(info: RunInfo, view: "LevelView") -> Iterator[Doubt]:
+    if not view.level.is_cut:
         return
-    kind = str(failed["error"].mode().iloc[0])
-    messages = failed.loc[failed["error"] == kind, "error_message"].dropna()
-    says = f": {messages.iloc[0]}" if len(messages) else ""
-    is_all = len(failed) == len(view.measured)
+    is_search = setting(info, "load.shape") == "search"
+    why = "the search had seen enough" if is_search else "the load was ended before its time"
     yield Doubt(
-        code="all_failed" if is_all else "errors",
-        what=f"{len(failed)} of {len(ended)} requests failed, most by {kind}{says}",
-        advice="read engine.log in the run's folder; nothing was measured"
-        if is_all
-        else f"latencies are of what survived; the limit is validity.max_error_ratio={limit:g}",
-        severity=Severity.INVALID,
+        code="cut_level",
+        what=f"the level did not come to its own end ({why}); its window is what was played, "
+        f"{seconds(max(0.0, view.window_s))}",
+        advice="nothing to do: the decision was made by the sequential test"
+        if is_search
+        else "measure it again; latencies of requests under way at the end are not known",
+        severity=Severity.NOTE if is_search else Severity.WARN,
         where=view.level.name,
     )
 
 
-def _cut_off(view: "LevelView") -> Iterator[Doubt]:
-    cut = int(view.measured["is_censored"].sum())
-    if cut:
-        yield Doubt(
-            code="censored",
-            what=f"{cut} of {len(view.measured)} requests were cut off at the end of the drain",
-            advice="raise load.drain_timeout_s; they count as slower than anything finished",
-            where=view.level.name,
-        )
-
-
-def _drift(view: "LevelView") -> Iterator[Doubt]:
-    """First against last third of the window: median TTFT, and tokens a second."""
-    from harness.analysis.rates import rate_series  # noqa: PLC0415 pandas
-    from harness.analysis.views import latency_sample  # noqa: PLC0415 pandas
-
-    if view.is_empty:
+def _rate(info: RunInfo, view: "LevelView", found: Achieved) -> Iterator[Doubt]:
+    asked, reached = rates(info, view, slack_s=lag_limit_s(info, view))
+    if not asked or reached is None or reached >= _RATE_REACHED * asked:
         return
-    waits = _ttft_pieces(latency_sample(view, "ttft_s")[1])
-    output = rate_series(view, "output_tokens_per_s")
-    said = []
-    if (moved := _moved(waits)) is not None:
-        said.append(f"the median TTFT went from {seconds(moved[0])} to {seconds(moved[1])}")
-    if output is not None and (moved := _moved(output)) is not None:
-        said.append(f"output changed by {ratio_change(moved[1] / moved[0])}")
-    if said:
-        yield Doubt(
-            code="not_steady",
-            what=f"from the first to the last third of the window {' and '.join(said)}",
-            advice="overload or a cold start: lower the load, warm up longer, or measure longer",
-            where=view.level.name,
-        )
+    lag = "" if found.lag_p99_s is None else f"; P99 lag {seconds(found.lag_p99_s)}"
+    yield Doubt(
+        code=RATE_NOT_REACHED,
+        what=f"{number(asked)} requests/s were due and {number(reached)}/s were sent "
+        f"({percent(reached / asked)}{lag})",
+        advice="this is no result for the rate that was asked: use more load.workers, or ask less",
+        severity=Severity.INVALID if reached < _RATE_MISSED * asked else Severity.WARN,
+        where=view.level.name,
+    )
 
 
-def _ttft_pieces(ttft_s: "Floats") -> "Floats":
-    """Median TTFT of consecutive pieces of the requests; none if they are too few."""
-    if ttft_s.size < _LEAST_PIECES * _LEAST_IN_A_PIECE:
-        return np.empty(0)
-    return np.asarray([np.median(piece) for piece in np.array_split(ttft_s, _LEAST_PIECES)])
-
-
-def _moved(series: "Floats") -> tuple[float, float] | None:
-    """Means of the first and last third, if they differ by over 10 % and beyond their spread."""
-    from harness.analysis.intervals import student_quantile  # noqa: PLC0415 scipy, late
-
-    third = series.size // 3
-    if series.size < _LEAST_PIECES:
-        return None
-    first, last = series[:third], series[-third:]
-    before, after = float(first.mean()), float(last.mean())
-    error = float(np.sqrt((first.var(ddof=1) + last.var(ddof=1)) / third))
-    is_apart = abs(after - before) > student_quantile(2 * third - 2, 0.9995) * error
-    if before > 0 and is_apart and abs(after - before) > _DRIFT * before:
-        return before, after
-    return None
+def _users(view: "LevelView", found: Achieved) -> Iterator[Doubt]:
+    asked, reached = found.users, found.users_reached
+    if not asked or reached is None or reached >= _USERS_REACHED * asked:
+        return
+    peak = "" if found.peak_in_flight is None else f", {found.peak_in_flight} at the most"
+    yield Doubt(
+        code="concurrency_not_reached",
+        what=f"{asked} users were asked for and {number(reached)} were active on average{peak}",
+        advice="something held requests back: the client, a proxy, or errors that users waited "
+        "after",
+        where=view.level.name,
+    )

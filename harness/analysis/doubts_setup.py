@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 _LENGTH_TOLERANCE = 0.02  # realised against planned lengths
 _CACHED_TOLERANCE = 0.02  # share of prompt tokens that a switched-off cache may still serve
 _USER_CLOCK_TOLERANCE = 0.01
+_TEMPLATE_TOKENS = 64  # what a chat template may put around every prompt
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
@@ -23,11 +24,12 @@ def setup_doubts(info: RunInfo, frame: "pd.DataFrame") -> Iterator[Doubt]:
     ok = measured[measured["is_ok"]]
     yield from _kind_of_run(info)
     yield from _shared_cpu(info)
+    yield from _guessed_lengths(info)
     if len(ok):
         yield from _lengths(ok, info)
         yield from _cache(ok, info)
         yield from _token_counts(ok)
-        yield from _clock(measured)
+        yield from _clock(measured, info)
 
 
 def _kind_of_run(info: RunInfo) -> Iterator[Doubt]:
@@ -67,26 +69,51 @@ def _shared_cpu(info: RunInfo) -> Iterator[Doubt]:
         )
 
 
+def _guessed_lengths(info: RunInfo) -> Iterator[Doubt]:
+    if setting(info, "scenario.lengths") == "lognormal":
+        yield Doubt(
+            code="lognormal_lengths",
+            what="lengths were drawn from a lognormal law, which misses the tails of real services "
+            "by a factor of 0.5 to 6.5",
+            advice="use lengths of a real service: scenario.lengths=empirical, or a trace",
+        )
+
+
 def _lengths(ok: "pd.DataFrame", info: RunInfo) -> Iterator[Doubt]:
-    pairs = (
-        ("input", "prompt_tokens", "planned_input_tokens"),
-        ("output", "output_tokens", "planned_output_tokens"),
-    )
-    for name, got, planned in pairs:
-        known = ok[ok[got].notna()]
-        if not len(known):
-            continue
-        real, plan = float(known[got].mean()), float(known[planned].mean())
-        if plan > 0 and abs(real - plan) > _LENGTH_TOLERANCE * plan:
-            is_forced = info.capabilities is None or info.capabilities.forced_length
-            why = "" if is_forced else "; the engine cannot be made to answer at length"
-            yield Doubt(
-                code=f"{name}_length_differs",
-                what=f"mean {name} length was {real:.1f} tokens where {plan:.1f} were planned{why}",
-                advice="compare only with runs of the same realised lengths"
-                if name == "output"
-                else "check the model's tokenizer and chat template: model.tokenizer",
-            )
+    real, plan = _mean_lengths(ok, "prompt_tokens", "planned_input_tokens")
+    if _is_off(real, plan) and not _is_template(ok, info):
+        yield Doubt(
+            code="input_length_differs",
+            what=f"mean input length was {real:.1f} tokens by the server's count where "
+            f"{plan:.1f} were planned by ours",
+            advice="check the model's tokenizer and chat template: model.tokenizer",
+        )
+    real, plan = _mean_lengths(ok, "output_tokens", "planned_output_tokens")
+    if _is_off(real, plan):
+        is_forced = info.capabilities is None or info.capabilities.forced_length
+        why = "" if is_forced else "; the engine cannot be made to answer at length"
+        yield Doubt(
+            code="output_length_differs",
+            what=f"mean output length was {real:.1f} tokens where {plan:.1f} were planned{why}",
+            advice="compare only with runs of the same realised lengths",
+        )
+
+
+def _mean_lengths(ok: "pd.DataFrame", got: str, planned: str) -> tuple[float, float]:
+    """Means of what came and of what was planned; equal where nothing is known."""
+    known = ok[ok[got].notna()]
+    return (float(known[got].mean()), float(known[planned].mean())) if len(known) else (0.0, 0.0)
+
+
+def _is_off(real: float, plan: float) -> bool:
+    return plan > 0 and abs(real - plan) > _LENGTH_TOLERANCE * plan
+
+
+def _is_template(ok: "pd.DataFrame", info: RunInfo) -> bool:
+    """Whether a chat route adds the same few tokens to every prompt: its template, no fault."""
+    more = (ok["prompt_tokens"] - ok["planned_input_tokens"]).dropna()
+    is_chat = "chat" in str(setting(info, "engine.route", ""))
+    return is_chat and len(set(more)) == 1 and 0 < int(more.iloc[0]) <= _TEMPLATE_TOKENS
 
 
 def _cache(ok: "pd.DataFrame", info: RunInfo) -> Iterator[Doubt]:
@@ -121,7 +148,10 @@ def _token_counts(ok: "pd.DataFrame") -> Iterator[Doubt]:
         )
 
 
-def _clock(measured: "pd.DataFrame") -> Iterator[Doubt]:
+def _clock(measured: "pd.DataFrame", info: RunInfo) -> Iterator[Doubt]:
+    """By requests; where single reads were counted, `unstamped_reads` says it better."""
+    if info.levels and all(level.client is not None for level in info.levels):
+        return
     user = int((measured["clock"] == Clock.USER.value).sum())
     if user > _USER_CLOCK_TOLERANCE * len(measured):
         yield Doubt(

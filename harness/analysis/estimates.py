@@ -13,7 +13,13 @@ from harness.analysis.views import LevelView, latency_sample
 from harness.types import Estimate
 
 Figure = tuple[Estimate, tuple[float | None, ...]]
+RAMP = "ramp"
+NO_PERCENTILES = "a ramp is exploration: no one load"
 _RATE = "output_tokens_per_s"
+# figures that say something of one load, and nothing across many
+_OF_A_LOAD = {m.name for m in METRICS if m.kind is Kind.PERCENTILE and m.column != "lag_s"} | {
+    "attainment_ratio"
+}
 
 
 def cell_figures(views: Sequence[LevelView]) -> dict[str, Figure]:
@@ -25,8 +31,11 @@ def cell_figures(views: Sequence[LevelView]) -> dict[str, Figure]:
     """
     samples: dict[str, list[tuple[Floats, Floats]]] = {}
     figures: dict[str, Figure] = {}
+    is_ramp = any(view.level.shape == RAMP for view in views)
     for metric in METRICS:
-        if metric.kind is Kind.PERCENTILE:
+        if is_ramp and metric.name in _OF_A_LOAD:
+            figures[metric.name] = _no_one_load(views)
+        elif metric.kind is Kind.PERCENTILE:
             if metric.column not in samples:
                 samples[metric.column] = [latency_sample(v, metric.column) for v in views]
             figures[metric.name] = _percentile(metric, samples[metric.column])
@@ -40,6 +49,11 @@ def cell_figures(views: Sequence[LevelView]) -> dict[str, Figure]:
     cost = figures["cost_per_mtok"]
     figures["cost_per_mtok"] = (cost_estimate(_price(views), figures[_RATE][0]), cost[1])
     return figures
+
+
+def _no_one_load(views: Sequence[LevelView]) -> Figure:
+    n = sum(len(view.measured) for view in views)
+    return Estimate(value=None, n=n, reason=NO_PERCENTILES), (None,) * len(views)
 
 
 def _percentile(metric: Metric, runs: Sequence[tuple[Floats, Floats]]) -> Figure:

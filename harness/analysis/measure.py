@@ -40,6 +40,16 @@ def _of_ok(column: str) -> Callable[[LevelView], float | None]:
     return value
 
 
+def _of_plan(column: str, planned: str) -> Callable[[LevelView], float | None]:
+    def value(view: LevelView) -> float | None:
+        came, plan = view.column(column), view.column(planned)
+        known = view.flag("is_ok") & ~np.isnan(came)
+        total = float(plan[known].sum())
+        return float(came[known].sum()) / total if total else None
+
+    return value
+
+
 def _of_samples(table: str, column: str, how: str) -> Callable[[LevelView], float | None]:
     def value(view: LevelView) -> float | None:
         known = _known(floats(getattr(view, table)[column]))
@@ -80,6 +90,8 @@ def _cost(view: LevelView) -> float | None:
 _PLAIN: dict[str, Callable[[LevelView], float | None]] = {
     "output_tokens_mean": _of_ok("output_tokens"),
     "input_tokens_mean": _of_ok("prompt_tokens"),
+    "input_plan_ratio": _of_plan("prompt_tokens", "planned_input_tokens"),
+    "output_plan_ratio": _of_plan("output_tokens", "planned_output_tokens"),
     "tokens_per_chunk": _tokens_per_chunk,
     "fluidity_ratio": _fluidity,
     "kv_usage_ratio": _of_samples("engine", "kv_usage_ratio", "mean"),

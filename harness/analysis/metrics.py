@@ -12,6 +12,7 @@ LATENCY_MARGIN = 0.10  # and of a latency percentile
 
 _MLPERF = "MLPerf Inference rules: from the scheduled time"
 _ORDER = "inverse-CDF order statistic"
+_LOST = "failed and cut-off requests count as slower than any"
 
 
 class Better(StrEnum):
@@ -55,6 +56,7 @@ class Metric:
 
 _LATENCIES = (
     ("ttft", "TTFT", "first token chunk - due", _MLPERF),
+    ("ttft_net", "TTFT from send", "first token chunk - sent", "vLLM bench: its TTFT"),
     ("tpot", "TPOT", "(last token chunk - first) / (N - k), k tokens in the first chunk", "MLPerf"),
     ("e2e", "E2E", "last token chunk - due", _MLPERF),
     ("gap", "Chunk gap", "token chunk - the chunk before it, every gap one sample", "aiperf ICL"),
@@ -69,7 +71,7 @@ def _percentiles() -> tuple[Metric, ...]:
             title=f"{title} P{percent}",
             unit="s",
             better=Better.LOWER,
-            formula=f"P{percent} of {formula}; {_ORDER}",
+            formula=f"P{percent} of {formula}; {_ORDER}, {_LOST}",
             source=source,
             kind=Kind.PERCENTILE,
             column="gaps_s" if stem == "gap" else f"{stem}_s",
@@ -137,6 +139,10 @@ METRICS: tuple[Metric, ...] = (
            "mean output tokens of ok requests"),
     _plain("input_tokens_mean", "Input length", "tokens", _NONE, Kind.MEAN,
            "mean prompt tokens of ok requests, as the server counts them"),
+    _plain("input_plan_ratio", "Input of plan", "ratio", _NONE, Kind.MEAN,
+           "prompt tokens / planned input tokens, sums over ok requests"),
+    _plain("output_plan_ratio", "Output of plan", "ratio", _NONE, Kind.MEAN,
+           "output tokens / planned output tokens, sums over ok requests"),
     _plain("tokens_per_chunk", "Tokens a chunk", "tokens", _NONE, Kind.MEAN,
            "output tokens / token chunks of ok requests"),
     _plain("kv_usage_ratio", "KV use", "ratio", _NONE, Kind.MEAN,

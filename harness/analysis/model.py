@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from harness.analysis.scenario_measures.table import Measure
 from harness.types import Doubt, Estimate, Outcome, RunInfo, Verdict
 
 
@@ -46,13 +47,50 @@ class Workload:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Achieved:
+    """One level of one run. None where it is not asked for or was not known.
+
+    `users`: asked for; `users_reached`: mean users that had a request under way, from its first
+    to its last byte, or were thinking. `rate_rps`: due in the window over its length;
+    `rate_reached_rps`: of these, sent in it. `connected_ratio`: share of requests that had to
+    connect; `connect_p99_s`: how long that took. `cpu_ratio`: CPU of the client over the level,
+    of one core a worker. `unstamped_ratio`, `merged_ratio`: share of all reads. `retried`:
+    requests sent more than once after a 429; `rate_limited`: those that ended with one.
+    `capacity_ratio`: output over the calibrated capacity.
+    """
+
+    users: int | None = None
+    users_reached: float | None = None
+    peak_in_flight: int | None = None
+    rate_rps: float | None = None
+    rate_reached_rps: float | None = None
+    lag_mean_s: float | None = None
+    lag_p99_s: float | None = None
+    lag_max_s: float | None = None
+    connected_ratio: float | None = None
+    connect_p99_s: float | None = None
+    cpu_ratio: float | None = None
+    stall_p99_s: float | None = None
+    clock_step_s: float | None = None
+    unstamped_ratio: float | None = None
+    merged_ratio: float | None = None
+    retried: int = 0
+    rate_limited: int = 0
+    timed_out: int = 0
+    warmup: int = 0
+    workers: int = 1
+    capacity_ratio: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
     """One candidate at one workload over all its runs (blocks).
 
     `metrics`: name (of `harness.analysis.metrics.METRICS`) to the estimate over all runs.
     `per_run`: the same figure in each run, aligned with `run_ids` and `blocks`; None where the
     run does not carry it. `sweeps`: the sweep of each run; blocks are paired within a sweep.
-    `n` = `n_ok` + `n_failed` + `n_censored`, measured phase only.
+    `n` = `n_ok` + `n_failed` + `n_censored`, measured phase only; `n_timed_out` of the failed had
+    no end after `request_timeout_s`. `achieved`: what each run was asked and what came of it.
     """
 
     candidate: Candidate
@@ -69,6 +107,56 @@ class Cell:
     emulated: bool = False
     measured_at: str = ""
     sweeps: tuple[str, ...] = ()
+    n_timed_out: int = 0
+    request_timeout_s: float | None = None
+    achieved: tuple[Achieved, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TriedRate:
+    """One rate over all runs that tried it: how often it passed, and its requests."""
+
+    rate_rps: float
+    passes: int
+    fails: int
+    good: int
+    n: int
+
+    @property
+    def attainment_ratio(self) -> float | None:
+        """Share of good requests; None if none counted."""
+        return self.good / self.n if self.n else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundRate:
+    """One search with the fresh runs that tried its answer again.
+
+    `low_rps`: highest rate that passed in all runs that tried it; `high_rps`: lowest above it
+    that failed in all. None: there is none. `low_confirmed`, `high_confirmed`: in how many of
+    `fresh_runs`. `is_noisy`: a rate passed although a lower one failed, or runs disagreed.
+    """
+
+    candidate: Candidate
+    scenario: str
+    slo: str
+    attainment_ratio: float
+    run_ids: tuple[str, ...]
+    block: int
+    low_rps: float | None
+    high_rps: float | None
+    low_confirmed: int
+    high_confirmed: int
+    fresh_runs: int
+    is_noisy: bool
+    tried: tuple[TriedRate, ...]
+    emulated: bool = False
+
+    @property
+    def is_confirmed(self) -> bool:
+        """Whether every fresh run agrees with both ends."""
+        agreed = (self.low_confirmed, self.high_confirmed)
+        return self.fresh_runs > 0 and agreed == (self.fresh_runs, self.fresh_runs)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +175,8 @@ class Summary:
     """Everything a reader of a sweep needs, computed once.
 
     `verdicts` compare each pair of candidates at each workload on each compared metric.
-    `runs` are the run.json contents behind it, by run id.
+    `runs` are the run.json contents behind it, by run id. `measures`: what the scenarios are
+    about beyond the standard metrics, of each candidate. `found`: what searches came to.
     """
 
     title: str
@@ -96,3 +185,10 @@ class Summary:
     failed: tuple[FailedRun, ...]
     doubts: tuple[Doubt, ...]
     runs: Mapping[str, RunInfo]
+    measures: tuple[Measure, ...] = ()
+    found: tuple[FoundRate, ...] = ()
+
+    @property
+    def is_emulated(self) -> bool:
+        """Whether any figure comes from an emulator."""
+        return any(c.emulated for c in self.cells) or any(f.emulated for f in self.found)

@@ -7,9 +7,16 @@ inside it.
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from harness.analysis.achieved import achieved
 from harness.analysis.doubts_client import client_doubts
+from harness.analysis.doubts_ended import ended_doubts
 from harness.analysis.doubts_load import load_doubts
+from harness.analysis.doubts_machine import machine_doubts
 from harness.analysis.doubts_setup import setup_doubts
+from harness.analysis.doubts_trace import trace_doubts
+from harness.analysis.littles_law import littles_law_doubts
+from harness.analysis.steady import steady_doubts
+from harness.config import Shape
 from harness.store import StoredRun
 from harness.types import Doubt, EngineSample, HostSample, RunInfo
 
@@ -44,6 +51,14 @@ def view_doubts(
     """The same from frames that are already there."""
     found = list(setup_doubts(info, frame))
     for view in views:
-        found += client_doubts(info, view)
-        found += load_doubts(info, view)
+        came = achieved(info, view)
+        found += client_doubts(info, view, came)
+        found += machine_doubts(info, view, came)
+        if view.level.shape == Shape.SEARCH:
+            continue  # a probe is meant to overload, and ends as soon as it is decided
+        found += load_doubts(info, view, came)
+        found += ended_doubts(info, view, came)
+        found += trace_doubts(view)
+        found += littles_law_doubts(view)
+        found += steady_doubts(view)
     return tuple(found)

@@ -44,6 +44,11 @@ class LevelView:
         values: Floats = self.kept(name, lambda: floats(self.measured[name]))
         return values
 
+    def every(self, name: str) -> Floats:
+        """A column of all requests of the level as floats, missing as NaN."""
+        values: Floats = self.kept(f"every {name}", lambda: floats(self.rows[name]))
+        return values
+
     def flag(self, name: str) -> Flags:
         """A column of bools of the measured requests."""
         values: Flags = self.kept(name, lambda: self.measured[name].to_numpy(dtype=bool))
@@ -134,17 +139,25 @@ def good_rows(rows: pd.DataFrame, slo: SloConf) -> Flags:
     return np.asarray(good)
 
 
-def latency_sample(view: LevelView, column: str) -> tuple[Floats, Floats]:
-    """(values, floors) of one latency over the measured requests that did not fail.
+def latency_sample(
+    view: LevelView, column: str, keep: Flags | None = None
+) -> tuple[Floats, Floats]:
+    """(values, floors) of one latency over the measured requests, in due order.
 
-    A request that was cut off counts +inf, its floor being what is known: its age, for TPOT
-    the time since its first chunk over all tokens asked for. Gaps are those seen.
+    A request that failed, timed out or was cut off counts +inf: whatever becomes of a request,
+    it can never make a percentile better. Its floor is what is known at least: the age of one
+    that was cut off (for TPOT the time since its first chunk over all tokens asked for), +inf of
+    one that failed. What had come before the cut is known: its TTFT, and how late it was sent.
+    Of gaps, each that was asked for and never came counts +inf. `lag_s` is the client's doing
+    and holds for failed requests too. Empty if nothing but failures was measured. `keep`: only
+    these of the measured requests, shape (n,).
     """
-    is_failed = view.flag("is_failed")
+    if view.is_empty:
+        return np.empty(0), np.empty(0)
+    chosen = np.ones(len(view.measured), dtype=bool) if keep is None else keep
     if column == "gaps_s":
-        rows, gaps = ragged(view.measured[column])
-        seen = gaps[~is_failed[rows]]
-        return seen, seen
+        gaps = _all_gaps(view, chosen)
+        return gaps, gaps
     values, age = view.column(column), view.column("censored_s")
     floor = age
     if column == "tpot_s":
@@ -152,7 +165,20 @@ def latency_sample(view: LevelView, column: str) -> tuple[Floats, Floats]:
         floor = np.nan_to_num((age - view.column("ttft_s")) / asked, nan=0.0)
     is_cut = view.flag("is_censored")
     if column in ("ttft_s", "lag_s"):
-        is_cut = is_cut & np.isnan(values)  # what had come before the cut is known
-    values = np.where(is_cut, np.inf, values)
-    keep = ~np.isnan(values) & ~is_failed
-    return values[keep], np.where(is_cut, floor, values)[keep]
+        is_cut = is_cut & np.isnan(values)
+    is_failed = view.flag("is_failed") & (column != "lag_s")
+    values = np.where(is_cut | is_failed, np.inf, values)
+    floors = np.where(is_cut, floor, values)
+    known = chosen & ~np.isnan(values)
+    return values[known], floors[known]
+
+
+def _all_gaps(view: LevelView, chosen: Flags) -> Floats:
+    """Every gap that was seen, and +inf for each that was asked for and never came."""
+    rows, gaps = ragged(view.measured["gaps_s"])
+    seen = np.bincount(rows, minlength=len(view.measured))
+    is_lost = view.flag("is_failed") | view.flag("is_censored")
+    asked = np.maximum(view.column("planned_output_tokens") - 1, 0)
+    lost = np.where(is_lost & chosen, np.maximum(asked - seen, 1), 0).astype(np.int64)
+    places = np.repeat(np.cumsum(np.where(chosen, seen, 0)), lost)
+    return np.asarray(np.insert(gaps[chosen[rows]], places, np.inf))

@@ -18,6 +18,7 @@ from harness.paths import reference_dir
 from harness.recommend.decide import recommend
 from harness.recommend.model import Decision, Status
 from harness.recommend.text import decision_lines, evidence_table, path_tree
+from harness.report.measures import measure_lines
 from harness.report.text import comparison_table, verdict_lines
 from harness.store import StoredRun, open_runs
 from harness.types import VerdictKind
@@ -48,8 +49,8 @@ def read_summary(
 
 
 def print_verdict(console: Console, summary: Summary, slo: SloConf | None) -> None:
-    """Three sentences, then the table."""
-    for line in verdict_lines(summary, slo):
+    """Three sentences, what the scenario is about, then the table."""
+    for line in (*verdict_lines(summary, slo), *measure_lines(summary)):
         console.print(line, highlight=False)
     console.print(comparison_table(summary))
 

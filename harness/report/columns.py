@@ -105,6 +105,8 @@ def interval_text(estimate: Estimate, column: Column) -> str:
 
 def missing_text(estimate: Estimate) -> str:
     """What a figure that is not there needs: `needs 368, has 120`; `-` if nothing would do."""
+    if estimate.reason:
+        return f"{MISSING} ({estimate.reason})"
     if estimate.needed is None:
         return MISSING
     return f"needs {count(estimate.needed)}, has {count(estimate.n)}"
@@ -126,4 +128,5 @@ def used_columns(summary: Summary) -> tuple[Column, ...]:
 
 def _is_said(estimate: Estimate) -> bool:
     """A percentile that is only short of samples is said; what nobody measured is not."""
-    return estimate.value is not None or (estimate.needed is not None and estimate.n > 0)
+    is_short = estimate.needed is not None or bool(estimate.reason)
+    return estimate.value is not None or (is_short and estimate.n > 0)

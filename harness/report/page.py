@@ -13,10 +13,13 @@ from harness.analysis.model import Summary
 from harness.config import SloConf
 from harness.recommend.model import Decision
 from harness.report.advice import advice
+from harness.report.client import HEADS, client_section
 from harness.report.comparable import READING, comparable
 from harness.report.cost import cost_section
 from harness.report.distributions import distribution_panels
 from harness.report.doubts import doubt_groups
+from harness.report.found import found_tables
+from harness.report.measures import measure_tables
 from harness.report.names import candidates_of
 from harness.report.panel import styles_of
 from harness.report.settings import run_settings
@@ -31,12 +34,15 @@ from harness.units import count, seconds
 _HERE = Path(__file__).parent
 _SECTIONS = (
     ("verdict", "Verdict"),
+    ("found", "Highest rate within the SLO"),
     ("comparable", "What may be compared"),
+    ("measures", "What this scenario is about"),
     ("figures", "All figures"),
     ("tradeoff", "Throughput against latency"),
     ("ttft", "Time to first token"),
     ("gaps", "Chunk gaps"),
     ("timeline", "Timeline"),
+    ("client", "Load and client"),
     ("cost", "Cost"),
     ("failed", "Failed runs"),
     ("doubts", "Doubts"),
@@ -79,7 +85,7 @@ def _frame(summary: Summary, slo: SloConf | None, decision: Decision | None) -> 
         "title": summary.title or "Comparison of LLM inference engines",
         "css": (_HERE / "page.css").read_text(encoding="utf-8"),
         "facts": _facts(summary),
-        "emulated": any(cell.emulated for cell in summary.cells),
+        "emulated": summary.is_emulated,
         "verdict": list(zip(names, verdict_lines(summary, slo), strict=True)),
         "tally": _tally(summary),
         "decision": None if decision is None else advice(decision),
@@ -103,6 +109,10 @@ def _tables(summary: Summary, slo: SloConf | None) -> dict[str, Any]:
         "columns": columns,
         "groups": groups,
         "rows": rows,
+        "found": found_tables(summary),
+        "measures": measure_tables(summary),
+        "client": client_section(summary),
+        "client_heads": HEADS,
         "cost": cost_section(summary, slo),
         "failed": summary.failed,
         "doubts": doubt_groups(summary),

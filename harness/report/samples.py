@@ -24,9 +24,9 @@ class Samples:
     def pooled(self, cell: Cell, column: str) -> Floats:
         """All runs of a cell together, ascending, in s.
 
-        `column`: `ttft_s` or `gaps_s`, as in `latency_sample`: +inf where a request was cut off
-        before it had the figure, so that a curve over it stays below one instead of hiding the
-        wait.
+        `column`: `ttft_s` or `gaps_s`, as in `latency_sample`: +inf where a request failed or
+        was cut off before it had the figure, so that a curve over it stays below one instead of
+        hiding the wait.
         """
         parts: list[Floats] = []
         for run_id in cell.run_ids:

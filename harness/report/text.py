@@ -14,6 +14,7 @@ from harness.config import SloConf
 from harness.report.answer import who_wins
 from harness.report.columns import Column, column_of, interval_text, value_text
 from harness.report.doubts import doubt_groups
+from harness.report.found import found_lines
 from harness.report.names import workload_labels, workloads_of
 from harness.types import Estimate, Severity, Verdict, VerdictKind
 
@@ -22,8 +23,15 @@ _NOTHING = Estimate(value=None)
 
 
 def verdict_lines(summary: Summary, slo: SloConf | None = None) -> list[str]:
-    """Three plain sentences: who wins where, what is not decided, what limits trust."""
-    return [who_wins(summary, slo), _undecided(summary), _trust(summary)]
+    """Three plain sentences: who wins where, what is not decided, what limits trust.
+
+    What searches found stands first; where there is nothing but searches, nothing else is said.
+    """
+    found = " ".join(found_lines(summary))
+    if found and not summary.cells:
+        return [found, _undecided(summary), _trust(summary)]
+    answer = who_wins(summary, slo)
+    return [f"{found} {answer}" if found else answer, _undecided(summary), _trust(summary)]
 
 
 def _undecided(summary: Summary) -> str:
@@ -61,7 +69,7 @@ def _some(summary: Summary, verdicts: Sequence[Verdict], most: int = 2) -> str:
 
 def _trust(summary: Summary) -> str:
     parts = []
-    if any(cell.emulated for cell in summary.cells):
+    if summary.is_emulated:
         parts.append("emulated engines were measured, which is no evidence about real ones")
     if summary.failed:
         parts.append(f"{len(summary.failed)} run(s) failed ({summary.failed[0].reason})")
@@ -69,7 +77,8 @@ def _trust(summary: Summary) -> str:
     if weighty:
         more = f" (and {len(weighty) - 1} more kinds of doubt)" if len(weighty) > 1 else ""
         parts.append(f"{weighty[0].found[0][0]}: {weighty[0].advice}{more}")
-    sizes = f"{len(summary.runs)} runs, {sum(c.n for c in summary.cells):,} measured requests"
+    n = sum(c.n for c in summary.cells) + sum(t.n for f in summary.found for t in f.tried)
+    sizes = f"{len(summary.runs)} runs, {n:,} measured requests"
     if not parts:
         return f"Nothing speaks against these figures ({sizes})."
     return f"What limits trust ({sizes}): {'; '.join(parts)}."

@@ -1,15 +1,35 @@
 """Plays a load through the real load process and gives back its journal."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from harness.load.calls import http_bytes, write_calls
+import msgspec
+
+from harness.load.calls import Planned, PlannedCall, http_bytes, write_calls
 from harness.load.driver import LoadProcess
-from harness.load.job import LevelJob, LoadJob
+from harness.load.job import Lane, LevelJob, LevelsJob, LoadJob, Target
 from harness.load.journal import Entry, Kind, json_payload, read_entries
-from harness.types import HttpCall
+from harness.types import HttpCall, Request
+
+
+class WrittenLoad(NamedTuple):
+    """A load ready to be played: its job and its levels, with the calls in `levels.calls`."""
+
+    job: LoadJob
+    levels: LevelsJob
+
+    @property
+    def folder(self) -> Path:
+        """Where its files are."""
+        return Path(self.levels.calls)
+
+    @property
+    def journal(self) -> str:
+        """Where it is written to while it is played."""
+        return self.job.journal
 
 
 class Played(NamedTuple):
@@ -40,6 +60,14 @@ class Played(NamedTuple):
         return {**json_payload(entry), "end_s": entry.t_s}
 
 
+def closed(name: str, first: int, count: int, users: int, **settings: Any) -> LevelJob:
+    """A closed level of one lane; `settings` are fields of LevelJob."""
+    lane = Lane(first=first, count=count, users=users)
+    return LevelJob(
+        **{"number": 0, "name": name, "first": first, "count": count, "lanes": (lane,), **settings}
+    )
+
+
 def write_job(
     folder: Path,
     port: int,
@@ -48,39 +76,73 @@ def write_job(
     *,
     due_s: Sequence[float | None] = (),
     bodies: Mapping[str, bytes] | None = None,
-    **settings: float,
-) -> LoadJob:
-    """Write one POST per path into `folder`; `settings` are fields of LoadJob (short time-outs).
+    **settings: Any,
+) -> WrittenLoad:
+    """Write one POST per path into `folder`; levels get their numbers by their order.
 
-    `bodies`: what is posted to a path; `{}` where none is given.
+    `bodies`: what is posted to a path; `{}` where none is given. `settings`: fields of LoadJob
+    (time-outs are short).
     """
-    calls: list[tuple[bytes, float | None]] = []
-    for i, path in enumerate(paths):
-        call = HttpCall(path=path, body=(bodies or {}).get(path, b"{}"))
-        data = http_bytes(call, host=f"127.0.0.1:{port}", request_id=str(i))
-        calls.append((data, due_s[i] if due_s else None))
-    write_calls(folder, calls)
+
+    def calls() -> Iterator[PlannedCall]:
+        for i, path in enumerate(paths):
+            call = HttpCall(path=path, body=(bodies or {}).get(path, b"{}"))
+            data = http_bytes(call, host=f"127.0.0.1:{port}", request_id=str(i))
+            planned = Planned(input_tokens=4, output_tokens=8)
+            yield PlannedCall(data, due_s[i] if due_s else None, planned)
+
+    write_calls(folder, calls())
+    return _written(folder, port, levels, settings)
+
+
+def write_sessions(
+    folder: Path,
+    port: int,
+    requests: Sequence[Request],
+    levels: Sequence[LevelJob],
+    **settings: Any,
+) -> WrittenLoad:
+    """Write the turns of sessions into `folder`, as requests that are encoded when they are due."""
+
+    def calls() -> Iterator[PlannedCall]:
+        for request in requests:
+            planned = Planned(
+                input_tokens=request.input_tokens,
+                output_tokens=request.max_output_tokens,
+                session=request.session,
+                turn=request.turn,
+            )
+            yield PlannedCall(msgspec.json.encode(request), request.due_s, planned)
+
+    write_calls(folder, calls())
+    return _written(folder, port, levels, settings)
+
+
+def _written(
+    folder: Path, port: int, levels: Sequence[LevelJob], settings: Mapping[str, Any]
+) -> WrittenLoad:
+    numbered = tuple(replace(level, number=number) for number, level in enumerate(levels))
     values = {"request_timeout_s": 5.0, "drain_timeout_s": 5.0, "settle_s": 0.0, **settings}
-    return LoadJob(
-        zero_s=time.monotonic(),
-        host="127.0.0.1",
-        port=port,
-        calls=str(folder),
-        journal=str(folder / "journal.bin"),
-        levels=tuple(levels),
-        **values,
+    job = LoadJob(
+        **{
+            "zero_s": time.monotonic(),
+            "target": Target(host="127.0.0.1", port=port),
+            "journal": str(folder / "journal.bin"),
+            **values,
+        }
     )
+    return WrittenLoad(job, LevelsJob(calls=str(folder), levels=numbered))
 
 
 def play_job(
-    job: LoadJob,
+    written: WrittenLoad,
     *,
     load: LoadProcess | None = None,
     should_abort: Callable[[], bool] = lambda: False,
+    should_stop: Callable[[], bool] | None = None,
     on_event: Callable[[Mapping[str, Any]], None] = lambda _: None,
 ) -> Played:
-    """Play a job in a load process of its own, or in the one given."""
-    folder = Path(job.calls)
+    """Play a load in a load process of its own, or in the one given."""
     events: list[Mapping[str, Any]] = []
 
     def note(event: Mapping[str, Any]) -> None:
@@ -88,11 +150,19 @@ def play_job(
         on_event(event)
 
     with load or LoadProcess() as process:
-        process.play(job, folder / "job.json", on_event=note, should_abort=should_abort)
-    return read_played(job, events)
+        process.open(written.job, written.folder / "job.json")
+        process.play(
+            written.levels,
+            written.folder / "levels.json",
+            on_event=note,
+            should_abort=should_abort,
+            should_stop=should_stop,
+        )
+        process.close()
+    return read_played(written, events)
 
 
-def read_played(job: LoadJob, events: Sequence[Mapping[str, Any]] = ()) -> Played:
-    """The journal of a job that has been played, or that was broken off."""
-    entries = tuple(read_entries(Path(job.journal)))
-    return Played(entries, job.zero_s, tuple(events), Path(job.calls))
+def read_played(written: WrittenLoad, events: Sequence[Mapping[str, Any]] = ()) -> Played:
+    """The journal of a load that has been played, or that was broken off."""
+    entries = tuple(read_entries(Path(written.job.journal)))
+    return Played(entries, written.job.zero_s, tuple(events), written.folder)

@@ -1,6 +1,7 @@
 """A loopback HTTP server that answers by script, hostile ones included: truth for a load client."""
 
 import socket
+import ssl
 import struct
 import threading
 from collections.abc import Mapping, Sequence
@@ -28,6 +29,12 @@ class Step(Enum):
 Script = Sequence["bytes | float | Step"]
 
 
+class InTurn(tuple[Script, ...]):
+    """Scripts for the first request of a path, the second, and so on; the last one repeats."""
+
+    __slots__ = ()
+
+
 _NOT_FOUND: Script = (b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n",)
 
 
@@ -37,18 +44,33 @@ class Seen(NamedTuple):
     t_s: float
     connection: int
     path: str
+    head: bytes = b""
 
 
 class ScriptedServer:
     """Plays `scripts[path]` for each request; bytes are sent as they are, floats are seconds.
 
     A path without a script is answered with 404. One thread a connection; a connection lives on
-    unless its script ends it.
+    unless its script ends it. `left_s`: when clients have closed connections that hung.
+
+    Args:
+        scripts: by path.
+        address: where to listen, IPv4 or IPv6.
+        tls: the encryption of every connection; None: there is none.
     """
 
-    def __init__(self, scripts: Mapping[str, Script]) -> None:
+    def __init__(
+        self,
+        scripts: Mapping[str, Script | InTurn],
+        *,
+        address: str = "127.0.0.1",
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
         self._scripts = scripts
-        self._listener = socket.create_server(("127.0.0.1", 0), backlog=512)
+        self._tls = tls
+        family = socket.AF_INET6 if ":" in address else socket.AF_INET
+        self._listener = socket.create_server((address, 0), family=family, backlog=512)
+        self.left_s: list[float] = []
         self._is_over = threading.Event()
         self._open: list[socket.socket] = []
         self.port: int = self._listener.getsockname()[1]
@@ -76,6 +98,8 @@ class ScriptedServer:
     def _serve(self, sock: socket.socket, number: int) -> None:
         rest = b""
         try:
+            if self._tls is not None:
+                sock = self._open[number - 1] = self._tls.wrap_socket(sock, server_side=True)
             while True:
                 while b"\r\n\r\n" not in rest:
                     data = sock.recv(_READ_BYTES)
@@ -84,8 +108,8 @@ class ScriptedServer:
                     rest += data
                 head, _, rest = rest.partition(b"\r\n\r\n")
                 path = head.split(b" ")[1].decode()
-                self.seen.append(Seen(monotonic(), number, path))
-                script = self._scripts.get(path, _NOT_FOUND)
+                self.seen.append(Seen(monotonic(), number, path, head))
+                script = self._script_of(path)
                 if Step.DEAF in script:
                     self._is_over.wait()
                     return
@@ -97,6 +121,13 @@ class ScriptedServer:
         finally:
             sock.close()
 
+    def _script_of(self, path: str) -> Script:
+        script = self._scripts.get(path, _NOT_FOUND)
+        if isinstance(script, InTurn):
+            times = sum(seen.path == path for seen in self.seen)
+            return script[min(times, len(script)) - 1]
+        return script
+
     def _play(self, sock: socket.socket, script: Script) -> bool:
         for step in script:
             if isinstance(step, bytes):
@@ -104,14 +135,21 @@ class ScriptedServer:
             elif isinstance(step, float):
                 self._is_over.wait(step)
             elif step is Step.HANG:
-                while sock.recv(_READ_BYTES):
-                    continue
+                self._hang(sock)
                 return False
             else:
                 if step is Step.RESET:
                     sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
                 return False
         return True
+
+    def _hang(self, sock: socket.socket) -> None:
+        try:
+            while sock.recv(_READ_BYTES):
+                continue
+        finally:
+            if not self._is_over.is_set():
+                self.left_s.append(monotonic())
 
     def __enter__(self) -> Self:
         return self

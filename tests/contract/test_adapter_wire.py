@@ -45,6 +45,17 @@ class TestLlamaCppCompletionsPlain(AdapterSuite):
     text, finish_reason = " Paris.\n\n", "length"
 
 
+class TestLlamaCppSpeculation(AdapterSuite):
+    adapter = LLAMACPP
+    body = body_of("llamacpp-b11434-completions-stream-speculation")
+    output_tokens, prompt_tokens, token_chunks = 24, 74, 24
+    text = (
+        " grape lemon lime mango melon kiwi peach cherry berry date nut olive onion corn "
+        "bean pea.\n\nThe list is a"
+    )
+    finish_reason = "length"
+
+
 class TestLlamaCppChat(AdapterSuite):
     adapter = LlamaCppAdapter(EngineConf(name="llamacpp", route=Route.CHAT), ModelConf(name="m"))
     body = body_of("llamacpp-b11434-chat-stream-usage")
@@ -102,7 +113,7 @@ def test_every_capture_of_a_stream_is_read_without_raising(name: str) -> None:
 
 
 def test_a_tokens_own_read_is_its_stamp() -> None:
-    assert len(STREAMS) == 10
+    assert len(STREAMS) == 11
     answer = answer_of("llamacpp-b11434-completions-stream-usage")
     assert answer.chunk_s == [0, 1, 2, 3]
     assert (answer.reads, answer.merged_reads, answer.stream_end_s) == (6, 0, 5)

@@ -77,7 +77,8 @@ def test_raw_arguments_are_passed_on() -> None:
         ({"parallel": 8}, r"engine.args.parallel=8: is set by bakeoff; use engine.max_running"),
         ({"-c": 9}, r"engine.args.-c=9: is set by bakeoff; use engine.max_model_len"),
         ({"cache-ram": 9}, r"engine.args.cache-ram=9: is set by bakeoff; use engine.prefix_cache"),
-        ({"lora": "x"}, r"engine.args.lora=x: is no flag of the wheel's server"),
+        ({"lora": "x"}, r"engine.args.lora=x: must be \{NAME: FILE, ...\} or \[FILE, ...\]"),
+        ({"rope": "x"}, r"engine.args.rope=x: is no flag of the wheel's server"),
     ],
 )
 def test_what_the_engine_cannot_take_is_refused(args: dict[str, Any], message: str) -> None:
@@ -103,12 +104,18 @@ def test_the_server_script_sets_the_librarys_parameters() -> None:
     names = runpy.run_path(str(SERVER), run_name="server")
     line = ["-m", "/m.gguf", "-np", "2", "-c", "1024", "-t", "1", "-a", "smol", "--no-cache-prompt"]
     line += ["-fit", "off", "-fa", "on", "-ctk", "q8_0", "--no-repack", "--metrics", "--no-ui"]
+    line += ["--spec-type", "ngram-map-k", "--lora", "/a.gguf", "--lora", "/b.gguf"]
     library = SimpleNamespace(
         CommonParams=lambda: SimpleNamespace(
-            model=SimpleNamespace(), cpuparams=SimpleNamespace(), cpuparams_batch=SimpleNamespace()
+            model=SimpleNamespace(),
+            cpuparams=SimpleNamespace(),
+            cpuparams_batch=SimpleNamespace(),
+            speculative=SimpleNamespace(),
         ),
         llama_flash_attn_type=SimpleNamespace(LLAMA_FLASH_ATTN_TYPE_ENABLED="enabled"),
         ggml_type=SimpleNamespace(GGML_TYPE_Q8_0="q8"),
+        common_speculative_type=SimpleNamespace(COMMON_SPECULATIVE_TYPE_NGRAM_MAP_K="map"),
+        CommonAdapterLoraInfo=lambda path, scale: (path, scale),
     )
     params = names["parameters"](names["options"]().parse_args(line), library)
     assert (params.model.path, params.hostnames, params.port) == ("/m.gguf", ["127.0.0.1"], 8080)
@@ -117,6 +124,8 @@ def test_the_server_script_sets_the_librarys_parameters() -> None:
     assert (params.model_alias, params.cache_prompt, params.fit_params) == ({"smol"}, False, False)
     assert (params.flash_attn_type, params.cache_type_k) == ("enabled", "q8")
     assert (params.no_extra_bufts, params.endpoint_metrics, params.ui) == (True, True, False)
+    assert params.speculative.types == ["map"]
+    assert params.lora_adapters == [("/a.gguf", 1.0), ("/b.gguf", 1.0)]
     assert not hasattr(params, "n_batch")
 
 

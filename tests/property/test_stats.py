@@ -33,6 +33,7 @@ def test_at_least_p_of_the_samples_lie_at_or_below(values: list[float], p: float
     assert share >= p - 1e-9
 
 
+@settings(deadline=None)  # the first call imports scipy
 @given(n=st.integers(1, 20_000), p=st.sampled_from([0.5, 0.9, 0.95, 0.99]))
 def test_ranks_enclose_the_percentile(n: int, p: float) -> None:
     ranks = order_ranks(n, p)
@@ -50,6 +51,7 @@ def test_effective_samples_are_between_none_and_all(runs: list[list[bool]]) -> N
     assert 0 < n_eff <= sum(len(run) for run in runs)
 
 
+@settings(deadline=None)
 @given(values=samples, p=st.sampled_from([0.5, 0.9, 0.99]), cut=st.integers(0, 5))
 def test_an_estimate_lies_in_its_interval(values: list[float], p: float, cut: int) -> None:
     cut_off, ages = [*values, *[math.inf] * cut], [*values, *[2e6] * cut]
@@ -61,7 +63,7 @@ def test_an_estimate_lies_in_its_interval(values: list[float], p: float, cut: in
     assert estimate.censored is False or estimate.ci_high == math.inf
 
 
-@settings(max_examples=30)
+@settings(max_examples=30, deadline=None)
 @given(hits=st.integers(0, 50), misses=st.integers(0, 50))
 def test_a_share_lies_in_its_interval(hits: int, misses: int) -> None:
     if hits + misses == 0:

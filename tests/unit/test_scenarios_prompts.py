@@ -1,5 +1,6 @@
 """Prompts: exact length, own opening, the same from any side; repaired where sums deceive."""
 
+import hashlib
 import itertools
 from collections.abc import Sequence
 
@@ -7,50 +8,16 @@ import pytest
 
 from harness.config import ScenarioConf
 from harness.plan.tokenizer import ApproximateTokenizer
+from harness.testing.toy_tokenizers import DoublingTokenizer, MergingTokenizer, WordTokenizer
 from scenarios.corpus import LANGUAGES, atoms, corpus_sha256, opening_words, pieces
 from scenarios.lengths import lengths
 from scenarios.openings import Openings
 from scenarios.prompts import PromptMaker
-
-WORD_PARTS = 5
-
-
-class WordTokenizer:
-    """A blank and a word in parts of five letters: adds up at words, as BPE does."""
-
-    def split(self, text: str) -> list[str]:
-        found = []
-        for atom in atoms(text):
-            found += [atom[k : k + WORD_PARTS] for k in range(0, len(atom), WORD_PARTS)]
-        return found
-
-    def count_batch(self, texts: Sequence[str]) -> list[int]:
-        return [len(self.split(text)) for text in texts]
+from scenarios.wanted import Wanted
 
 
-class MergingTokenizer:
-    """Longest match from the left over {a, b, ab} and single characters (case C28).
-
-    Blanks join a word before them when that ends in a vowel: sums are wrong on purpose.
-    """
-
-    def count_batch(self, texts: Sequence[str]) -> list[int]:
-        return [self._count(text) for text in texts]
-
-    def _count(self, text: str) -> int:
-        count, k = 0, 0
-        while k < len(text):
-            pair = text[k : k + 2]
-            k += 2 if pair in {"ab", "e ", "a ", "o ", ". ", "。我"} else 1
-            count += 1
-        return count
-
-
-class DoublingTokenizer:
-    """Every character is two tokens: an odd length cannot be had."""
-
-    def count_batch(self, texts: Sequence[str]) -> list[int]:
-        return [2 * len(text) for text in texts]
+def some(*bounds: int) -> list[Wanted]:
+    return [Wanted(index=index) for index in range(*bounds)]
 
 
 def scenario(tokens: int = 60, least: int | None = None, *languages: str) -> ScenarioConf:
@@ -73,7 +40,7 @@ def test_a_prompt_has_exactly_the_tokens_asked_for(
     language: str, tokens: int, least: int | None
 ) -> None:
     tokenizer, conf = WordTokenizer(), scenario(tokens, least, language)
-    prompts = PromptMaker(conf, tokenizer, "1:0").prompts(range(200))
+    prompts = PromptMaker(conf, tokenizer, "1:0").prompts(some(200))
     assert len(prompts) == 200
     for prompt in prompts:
         asked = lengths(conf, "1:0", prompt.index).input_tokens
@@ -84,7 +51,7 @@ def test_a_prompt_has_exactly_the_tokens_asked_for(
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_a_sum_that_deceives_is_repaired(language: str) -> None:
     tokenizer = MergingTokenizer()
-    prompts = PromptMaker(scenario(80, 40, language), tokenizer, "1:0").prompts(range(100))
+    prompts = PromptMaker(scenario(80, 40, language), tokenizer, "1:0").prompts(some(100))
     asked = [lengths(scenario(80, 40), "1:0", k).input_tokens for k in range(100)]
     assert [prompt.input_tokens for prompt in prompts] == asked
     assert tokenizer.count_batch([prompt.text for prompt in prompts]) == asked
@@ -92,20 +59,20 @@ def test_a_sum_that_deceives_is_repaired(language: str) -> None:
 
 def test_what_cannot_be_had_is_never_claimed() -> None:
     tokenizer = DoublingTokenizer()
-    prompt = PromptMaker(scenario(81), tokenizer, "1:0").prompt(0)
+    prompt = PromptMaker(scenario(81), tokenizer, "1:0").prompt(Wanted(index=0))
     assert prompt.input_tokens == 2 * len(prompt.text)
     assert 70 <= prompt.input_tokens < 81
 
 
 def test_an_estimate_gives_texts_of_the_estimated_length() -> None:
     tokenizer = ApproximateTokenizer()
-    prompts = PromptMaker(scenario(60, None, *LANGUAGES), tokenizer, "1:0").prompts(range(200))
+    prompts = PromptMaker(scenario(60, None, *LANGUAGES), tokenizer, "1:0").prompts(some(200))
     assert {tokenizer.count(prompt.text) for prompt in prompts} == {60}
 
 
 def test_5000_prompts_share_no_start_beyond_the_first_noun() -> None:
     tokenizer = WordTokenizer()
-    prompts = PromptMaker(scenario(60), tokenizer, "1:0").prompts(range(5000))
+    prompts = PromptMaker(scenario(60), tokenizer, "1:0").prompts(some(5000))
     starts = sorted((tokenizer.split(prompt.text), prompt.text) for prompt in prompts)
     assert len(starts) == 5000
     for (left, text), (right, _) in itertools.pairwise(starts):
@@ -130,24 +97,24 @@ def test_openings_are_unique_and_the_first_nouns_take_turns(language: str) -> No
 
 
 def test_a_short_prompt_differs_as_early_as_it_can() -> None:
-    prompts = PromptMaker(scenario(2), WordTokenizer(), "1:0").prompts(range(1000))
+    prompts = PromptMaker(scenario(2), WordTokenizer(), "1:0").prompts(some(1000))
     assert len({prompt.text for prompt in prompts}) == 1000
     assert len({prompt.text.split()[0] for prompt in prompts[:80]}) == 80
 
 
 def test_request_i_is_the_same_from_any_side() -> None:
     conf = scenario(60, 20, "en", "zh", "code")
-    forwards = PromptMaker(conf, WordTokenizer(), "1:0").prompts(range(50))
+    forwards = PromptMaker(conf, WordTokenizer(), "1:0").prompts(some(50))
     other = PromptMaker(conf, WordTokenizer(), "1:0")
-    assert [other.prompt(index) for index in reversed(range(50))] == forwards[::-1]
+    assert [other.prompt(one) for one in reversed(some(50))] == forwards[::-1]
 
 
 def test_seeds_and_languages_give_other_prompts() -> None:
     tokenizer = WordTokenizer()
-    first = {p.text for p in PromptMaker(scenario(), tokenizer, "1:0").prompts(range(200))}
-    second = {p.text for p in PromptMaker(scenario(), tokenizer, "1:1").prompts(range(200))}
+    first = {p.text for p in PromptMaker(scenario(), tokenizer, "1:0").prompts(some(200))}
+    second = {p.text for p in PromptMaker(scenario(), tokenizer, "1:1").prompts(some(200))}
     assert first.isdisjoint(second)
-    mixed = PromptMaker(scenario(60, None, *LANGUAGES), tokenizer, 1).prompts(range(300))
+    mixed = PromptMaker(scenario(60, None, *LANGUAGES), tokenizer, 1).prompts(some(300))
     chinese = sum("、" in prompt.text[:8] for prompt in mixed)
     code = sum(prompt.text.startswith("# ") for prompt in mixed)
     assert 70 < chinese < 130
@@ -182,3 +149,28 @@ def test_the_corpus_is_rich_and_clean() -> None:
         words = opening_words(language)
         assert len(set(words)) == len(words) >= 256
     assert len(corpus_sha256()) == 64
+
+
+@pytest.mark.parametrize(
+    ("tokens", "least", "languages", "sha256"),
+    [
+        (48, 16, LANGUAGES, "b20c0da9f66ac065"),
+        (200, None, ("en",), "81a83fc64ee5505b"),
+        (3, None, ("code",), "ac05a7d7c5ea3ffa"),
+    ],
+)
+def test_plain_prompts_are_those_of_stored_runs(
+    tokens: int, least: int | None, languages: Sequence[str], sha256: str
+) -> None:
+    # Raise GENERATOR_VERSION in harness/plan/identity.py when these have to change.
+    conf = ScenarioConf(
+        name="t",
+        input_tokens=tokens,
+        input_tokens_min=least,
+        output_tokens=16,
+        output_tokens_min=8,
+        languages=["en", "zh", "code"] if len(languages) > 1 else list(languages),
+    )
+    prompts = PromptMaker(conf, ApproximateTokenizer(), "1:0").prompts(some(-10, 150))
+    seen = [(p.index, p.text, p.input_tokens, p.output_tokens) for p in prompts]
+    assert hashlib.sha256(repr(seen).encode()).hexdigest()[:16] == sha256
