@@ -66,9 +66,10 @@ def _check_capacity(conf: RunConf, calibration: Calibration | None) -> None:
     offered = offered_tokens_per_s(conf)
     is_tls = (conf.launch.base_url or "").startswith("https://")
     route = calibration.routes.get("tls" if is_tls else "http") if calibration else None
-    if route is None or offered is None or route.is_lower_bound:
+    capacity = route.capacity_tokens_per_s if route else None
+    if route is None or capacity is None or offered is None or route.is_lower_bound:
         return
-    limit = _CAPACITY_SHARE * (route.capacity_tokens_per_s or 0.0) * conf.load.workers
+    limit = _CAPACITY_SHARE * capacity * conf.load.workers
     if offered > limit:
         raise ConfigError(
             f"load: offers {offered:.0f} tokens/s, but the client is true up to {limit:.0f} on "
