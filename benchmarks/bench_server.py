@@ -12,45 +12,23 @@ import json
 import os
 import resource
 import select
-import signal
 import socket
-import subprocess
+import ssl
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
-from stream_log import read_log
+from harness.calibrate.server.log import read_log
+from harness.calibrate.server.running import running_server
+from harness.calibrate.server.tls import CERTIFICATE
 
-_SERVER = Path(__file__).with_name("stream_server.py")
 _SINK_PAUSE_S = 0.004
 _TOKENS_PER_S = 50.0
 _FLOOD_STREAMS, _FLOOD_PER_S = 256, 4000.0  # a million events a second are due
-
-
-@contextmanager
-def running_server(log: Path, *options: str) -> Iterator[int]:
-    """Start the reference server with these options; gives its port.
-
-    Ends it on leaving, which writes the log; RuntimeError if it does not start or not end well.
-    """
-    argv = [sys.executable, str(_SERVER), "--log", str(log), *options]
-    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as server:
-        assert server.stdout is not None
-        line = server.stdout.readline()
-        try:
-            if not line.startswith("listening on "):
-                raise RuntimeError(f"{_SERVER.name} did not start: {' '.join(argv)}")
-            yield int(line.rpartition(":")[2])
-        finally:
-            server.send_signal(signal.SIGTERM)
-            server.communicate(timeout=120)
-    if server.returncode != 0:
-        raise RuntimeError(f"{_SERVER.name} ended with code {server.returncode}")
 
 
 def allow_sockets() -> None:
@@ -66,14 +44,23 @@ def request_bytes(*, tokens: int, index: int) -> bytes:
     return f"{head}Content-Length: {len(body)}\r\n\r\n{body}".encode()
 
 
-def sink(port: int, *, streams: int, tokens: int) -> None:
-    """Ask for `streams` answers at once and read them all away."""
-    address = ("127.0.0.1", port)
-    socks = {s.fileno(): s for s in (socket.create_connection(address) for _ in range(streams))}
+def _connected(base_url: str) -> socket.socket:
+    address = urlsplit(base_url)
+    sock = socket.create_connection((address.hostname, address.port))
+    if address.scheme == "http":
+        return sock
+    context = ssl.create_default_context(cafile=CERTIFICATE)
+    return context.wrap_socket(sock, server_hostname=address.hostname)
+
+
+def sink(base_url: str, *, streams: int, tokens: int, spread_s: float) -> None:
+    """Ask for `streams` answers within `spread_s` and read them all away."""
+    socks = {s.fileno(): s for s in (_connected(base_url) for _ in range(streams))}
     epoll = select.epoll()
     for index, (fd, sock) in enumerate(socks.items()):
         epoll.register(fd, select.EPOLLIN)
         sock.sendall(request_bytes(tokens=tokens, index=index))
+        time.sleep(spread_s / streams)  # else their tokens would be due together for ever
     buffer = bytearray(1 << 20)
     while socks:
         time.sleep(_SINK_PAUSE_S)
@@ -93,7 +80,9 @@ class Level:
     summary: dict[str, Any]
 
 
-def measure(*, streams: int, tokens: int, tokens_per_s: float, cpu: int) -> Level:
+def measure(
+    *, streams: int, tokens: int, tokens_per_s: float, cpu: int, is_tls: bool = False
+) -> Level:
     """Play one level against a fresh server.
 
     The rate counts the events from the last stream's first token to the first stream's last.
@@ -101,9 +90,10 @@ def measure(*, streams: int, tokens: int, tokens_per_s: float, cpu: int) -> Leve
     """
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "server.log"
-        options = ("--cpu", str(cpu), "--tokens-per-s", str(tokens_per_s), "--ttft-ms", "500")
-        with running_server(path, *options) as port:
-            sink(port, streams=streams, tokens=tokens)
+        options = ["--cpu", str(cpu), "--tokens-per-s", str(tokens_per_s), "--ttft-ms", "500"]
+        options += ["--tls"] if is_tls else []
+        with running_server(path, *options) as base_url:
+            sink(base_url, streams=streams, tokens=tokens, spread_s=1 / tokens_per_s)
         log = read_log(path)
     if log.summary["complete"] != streams:
         raise RuntimeError(f"{log.summary['complete']} of {streams} answers are complete")
@@ -118,6 +108,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--streams", type=int, nargs="+", default=[64, 256, 1000])
     parser.add_argument("--seconds", type=float, default=5.0, help="length of each level")
     parser.add_argument("--floor", type=float, default=50_000.0, help="events/s that must be met")
+    parser.add_argument("--tls", action="store_true", help="encrypted; the sink decrypts")
     parser.add_argument("--server-cpu", type=int, default=1)
     parser.add_argument("--sink-cpu", type=int, default=0)
     return parser.parse_args()
@@ -132,7 +123,11 @@ def main() -> int:
     for streams in args.streams:
         tokens = max(int(_TOKENS_PER_S * args.seconds), 2)
         level = measure(
-            streams=streams, tokens=tokens, tokens_per_s=_TOKENS_PER_S, cpu=args.server_cpu
+            streams=streams,
+            tokens=tokens,
+            tokens_per_s=_TOKENS_PER_S,
+            cpu=args.server_cpu,
+            is_tls=args.tls,
         )
         late = [level.summary[f"late_{name}_s"] * 1e3 for name in ("p50", "p99", "max")]
         print(
@@ -144,6 +139,7 @@ def main() -> int:
         tokens=int(2 * args.floor * args.seconds / _FLOOD_STREAMS),
         tokens_per_s=_FLOOD_PER_S,
         cpu=args.server_cpu,
+        is_tls=args.tls,
     )
     print(f"{_FLOOD_STREAMS:7d}  {_FLOOD_STREAMS * _FLOOD_PER_S:7.0f}  {flood.rate:8.0f}", end="")
     print(f"{'(as fast as it can)':>32s}  {flood.summary['blocked_sends']:14d}")

@@ -125,11 +125,64 @@ def size(
 
 
 @app.command()
+def calibrate(
+    *,
+    routes: Annotated[
+        str, typer.Option(help="Which: http,tls. Left out: all that there are.")
+    ] = "",
+    quick: Annotated[
+        bool, typer.Option("--quick", help="One small load, to see that it works; not stored.")
+    ] = False,
+    client_cpu: Annotated[int | None, typer.Option(help="The client's core.")] = None,
+    server_cpu: Annotated[int | None, typer.Option(help="The reference server's core.")] = None,
+    as_json: Json = False,
+) -> int:
+    """Measure how far our own client is off on this machine, and store it (minutes)."""
+    from harness.cli.calibrate import calibrate as run_calibration
+
+    return run_calibration(
+        routes, quick=quick, as_json=as_json, client_cpu=client_cpu, server_cpu=server_cpu
+    )
+
+
+@app.command(context_settings={**_HYDRA, "help_option_names": []})
+def emulate(
+    arguments: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="ENGINE [OPTION]...", help="bakeoff emulate --help lists them."),
+    ] = None,
+) -> int:
+    """Serve an engine's API over a model of its timing, for runs without the hardware.
+
+    For instance: bakeoff emulate openai --port 8000 --slots 8 --step-ms 20 --speed 10
+    """
+    from harness.cli.emulate import emulate as serve_emulated
+
+    return serve_emulated(arguments or [])
+
+
+@app.command()
 def demo() -> int:
     """Measure a small real sweep with the embedded engine and print the verdict."""
     from harness.cli.demo import run_demo
 
     return run_demo()
+
+
+@app.command()
+def worker(
+    *,
+    master: Annotated[str, typer.Option(help="HOST:PORT of the run: its load.master_bind.")],
+    wait_s: Annotated[float, typer.Option(help="How long the run may take to be there.")] = 60.0,
+) -> int:
+    """Join a run on another machine and play a share of its load (load.remote_workers).
+
+    Ends with the run; needs the same version of bakeoff, and an address of the server that this
+    machine can reach.
+    """
+    from harness.cli.worker import become_worker
+
+    return become_worker(master, wait_s)
 
 
 @engines.command("list")

@@ -125,8 +125,9 @@ def take_request(buffer: bytearray) -> HttpRequest | None:
     if end < 0:
         return None
     first, *lines = bytes(buffer[:end]).decode("latin-1").split("\r\n")
-    words = first.split(" ")
-    if len(words) != 3 or words[2] != "HTTP/1.1":
+    method, _, rest = first.partition(" ")
+    path, _, version = rest.partition(" ")
+    if version != "HTTP/1.1":
         raise BadRequestError(f"{first[:60]!r}: not a request line of HTTP/1.1")
     headers = {}
     for line in lines:
@@ -140,7 +141,7 @@ def take_request(buffer: bytearray) -> HttpRequest | None:
         return None
     body = bytes(buffer[end + 4 : size])
     del buffer[:size]
-    return HttpRequest(method=words[0], path=words[1], headers=headers, body=body)
+    return HttpRequest(method=method, path=path, headers=headers, body=body)
 
 
 def read_order(request: HttpRequest) -> Order:

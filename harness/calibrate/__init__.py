@@ -1,0 +1,1 @@
+"""What this machine's load client can be trusted with: measured against a server that knows."""
