@@ -69,12 +69,13 @@ class Answer:
         self.error: ErrorClass | None = None
         self.error_message: str | None = None
 
-    def feed(self, t_s: float, data: bytes) -> None:
-        """Take one read: its stamp and its bytes, without HTTP framing."""
+    def feed(self, t_s: float, *pieces: bytes) -> None:
+        """Take one read: its stamp and its bytes, without HTTP framing; over gRPC its messages."""
         before = len(self.chunk_s)
         self.reads += 1
-        for chunk in self._decoder.feed(data):
-            self._take(t_s, chunk)
+        for piece in pieces:
+            for chunk in self._decoder.feed(piece):
+                self._take(t_s, chunk)
         if len(self.chunk_s) > before + 1:
             self.merged_reads += 1
 

@@ -77,7 +77,13 @@ def open_adapter(engine: EngineConf, model: ModelConf, mode: LaunchMode) -> Adap
     if mode.value not in allowed:
         raise ConfigError(
             f"launch.mode={mode.value}: engine={engine.name} can only be used with "
-            f"launch={' or '.join(allowed)}; start it yourself and give "
-            "launch=attach launch.base_url=http://127.0.0.1:PORT"
+            f"launch={' or '.join(allowed)}; {_instead(mode)}"
         )
     return adapter_class(engine.name)(engine, model)
+
+
+def _instead(mode: LaunchMode) -> str:
+    if mode is LaunchMode.EMULATE:
+        names = [name for name, entry in ADAPTERS.items() if mode.value in entry.launch]
+        return f"these can be emulated: {', '.join(names)}"
+    return "start it yourself and give launch=attach launch.base_url=http://127.0.0.1:PORT"

@@ -28,6 +28,7 @@ NEEDS = {  # what an option asks for beside itself
     "launch=attach": ["launch.base_url=http://127.0.0.1:8000"],
     "model=file": ["model.path=/models/x.gguf"],
     "load=search": ["slo=chat"],
+    "scenario=trace": ["load=trace"],
 }
 OPTIONS = [
     f"{group}={path.stem}" for group in GROUPS for path in sorted((CONF / group).glob("*.yaml"))
@@ -58,7 +59,9 @@ def test_the_groups_are_these_and_none_is_empty() -> None:
 @pytest.mark.parametrize("option", OPTIONS)
 def test_every_option_composes(option: str) -> None:
     group, _, name = option.partition("=")
-    conf = composed(option, *NEEDS.get(option, []))
+    # The embedded engine's window is small; the scenarios are for engines with a larger one.
+    window = ["engine.max_model_len=null"] if group == "scenario" else []
+    conf = composed(option, *window, *NEEDS.get(option, []))
     assert conf.load.shape is Shape.SEARCH or conf.load.played_levels()
     if group in {"engine", "scenario", "slo"}:
         assert getattr(conf, group).name == name

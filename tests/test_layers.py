@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("harness", "adapters", "scenarios")
 PLAIN = ("harness.types", "harness.errors", "harness.config")
-LEFT = ("engine", "load", "run", "plan", "sweep")
+LEFT = ("engine", "load", "run", "plan", "sweep", "calibrate")
 RIGHT = ("analysis", "recommend", "report")
 HEAVY = {"pandas", "matplotlib", "scipy", "sklearn"}
 
@@ -25,6 +25,18 @@ MAY_IMPORT_OF_OURS: Mapping[str, tuple[str, ...]] = {
     "harness/answer.py": ("harness.types", "harness.adapter"),
     "harness/store.py": ("harness.types", "harness.errors"),
     "harness/paths.py": (),
+    "harness/calibrate": (
+        "harness.calibrate",
+        "harness.engine.facts",
+        "harness.load.grpc_call",  # frames and messages: one spelling of the protocol for both ends
+        "harness.load.http2",
+        "harness.errors",
+        "harness.paths",
+        "harness.store",
+        "harness.sweep.hydra_app",  # only the client, in a process of its own
+        "harness.sweep.run_task",
+        "harness.types",
+    ),
 }
 MUST_NOT_IMPORT: Mapping[str, tuple[str, ...]] = {
     **{

@@ -103,7 +103,9 @@ class EmulateConf:
             require(is_good, f"launch.emulate.{key}", value, "a finite number >= 0")
 
     def _check_fit(self) -> None:
-        allowed = f"at most launch.emulate.kv_blocks x block_tokens = {self.kv_tokens}"
+        allowed = (
+            f"at most launch.emulate.kv_blocks x launch.emulate.block_tokens = {self.kv_tokens}"
+        )
         length_ok = self.longest_tokens <= self.kv_tokens
         require(length_ok, "launch.emulate.max_model_len_tokens", self.longest_tokens, allowed)
         allowed = f"at least the slots, {self.slots_played}: each takes a token of every step"

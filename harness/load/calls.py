@@ -134,6 +134,11 @@ class PlannedCalls:
     def __contains__(self, index: int) -> bool:
         return self.first <= index < self.first + len(self)
 
+    def place(self, index: int) -> tuple[int, int]:
+        """Where the bytes of this request are in `calls.bin`: offset and size."""
+        offset, size = _ROW.unpack_from(self._rows, (index - self.first) * _ROW.size)[:2]
+        return offset, size
+
     def planned(self, index: int) -> Planned:
         """What was planned of the request with this index."""
         numbers = _ROW.unpack_from(self._rows, (index - self.first) * _ROW.size)

@@ -1,33 +1,36 @@
-"""The HTTP client of the hot path: sends calls over kept-alive connections, each to its end."""
+"""The client of the hot path: sends calls over kept-alive connections, each to its end."""
 
-from dataclasses import dataclass
-from socket import AF_INET6, SOCK_STREAM, AddressFamily
 from time import monotonic
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import gevent.socket
-from gevent.hub import get_hub
-
-from harness.load.connection import Connection, Exchange
+from harness.load.exchange import Exchange
 from harness.load.journal import JournalWriter, Kind
+from harness.load.kept import read_answer
+from harness.load.pace import Pace
+from harness.load.pool import Pool
+from harness.load.retry_after import retry_after_s
+from harness.load.secrets import with_key
+from harness.load.stats import ClientStats
+from harness.load.target import ResolvedTarget, resolve
+from harness.types import ResponseHead
+
+__all__ = ["Client", "ClientStats", "Ended", "ResolvedTarget", "resolve"]
 
 _FIRST_ERROR_STATUS = 400
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
-    """Where to connect: an address resolved once, before the load."""
-
-    family: AddressFamily
-    address: tuple[Any, ...]
+_TOO_MANY = 429
 
 
 class Ended(NamedTuple):
-    """How one request ended: when on the monotonic clock, why, and the HTTP status (0: none)."""
+    """How one request ended: when on the monotonic clock, why, and the HTTP status (0: none).
+
+    `head`, `body`: the answer without framing and compression, if it was to be kept.
+    """
 
     end_s: float
     reason: str
     status: int
+    head: ResponseHead | None = None
+    body: bytes = b""
 
     @property
     def is_good(self) -> bool:
@@ -36,70 +39,71 @@ class Ended(NamedTuple):
 
 
 class Client:
-    """Sends calls over kept-alive connections, with no limit of its own on their number."""
+    """Sends calls to one server.
 
-    def __init__(self, target: Target, journal: JournalWriter, *, timeout_s: float) -> None:
-        self._target = target
+    Args:
+        target: where to, see `resolve`.
+        journal: all that happens goes there.
+        timeout_s: of a request, from its first try to its end.
+        retries: how often a request that is answered with 429 is sent again.
+    """
+
+    def __init__(
+        self, target: ResolvedTarget, journal: JournalWriter, *, timeout_s: float, retries: int = 0
+    ) -> None:
+        self.stats = ClientStats()
         self._journal = journal
         self._timeout_s = timeout_s
-        self._idle: list[Connection] = []
-        self._busy: dict[int, Connection] = {}
+        self._retries = retries
+        self._key = target.api_key
+        self._pool = Pool(target, journal, timeout_s=timeout_s, stats=self.stats)
+        self._pace = Pace(journal)
 
-    def send(self, index: int, data: bytes) -> Ended:
+    def send(self, index: int, data: bytes, *, keep: bool = False) -> Ended:
         """Play one request to its end; returns when and why it ended.
 
-        `reason` is `complete`, or why not; it is journalled. A kept-alive connection that had
-        died before any byte of the answer is replaced once (servers close idle ones).
+        `reason` is `complete`, or why not; it is journalled, once. A kept-alive connection that
+        had died before any byte of the answer is replaced once (servers close idle ones). After
+        a 429 the request is sent again when the server says, if it may be and if that is before
+        the time limit; else the 429 is its answer. `keep`: give back the answer as well.
         """
-        reused = self._idle.pop() if self._idle else None
-        exchange = self._attempt(index, data, reused)
-        if reused is not None and exchange.is_dead:
-            self._journal.append(Kind.RETRY, index, monotonic())
-            exchange = self._attempt(index, data, None)
-        self._journal.append(Kind.END, index, exchange.end_s, 0.0, exchange.reason.encode())
-        return Ended(exchange.end_s, exchange.reason, exchange.status)
+        stats = self.stats
+        stats.in_flight += 1
+        stats.peak_in_flight = max(stats.peak_in_flight, stats.in_flight)
+        try:
+            exchange = self._play(index, with_key(data, self._key), keep=keep)
+        except BaseException:  # the greenlet was killed
+            self._journal.append(Kind.END, index, monotonic(), 0.0, b"cut off")
+            raise
+        finally:
+            stats.in_flight -= 1
+        end_s, reason, status = exchange.end_s, exchange.reason, exchange.status
+        self._journal.append(Kind.END, index, end_s, 0.0, reason.encode())
+        if exchange.kept is None:
+            return Ended(end_s, reason, status)
+        return Ended(end_s, reason, status, *read_answer(b"".join(exchange.kept)))
 
     def cancel_all(self, reason: str) -> None:
         """Cut off every running request; their greenlets wake in the hub's next round."""
-        for connection in list(self._busy.values()):
-            get_hub().loop.run_callback(connection.finish, reason, monotonic())
+        self._pool.cancel_all(reason)
 
     def close(self) -> None:
         """Close idle connections."""
-        while self._idle:
-            self._idle.pop().close()
+        self._pool.close()
+        self._pace.close()
 
-    def _attempt(self, index: int, data: bytes, reused: Connection | None) -> Exchange:
-        exchange = Exchange(index)
-        try:
-            connection = reused or Connection(self._target.family, self._journal)
-        except OSError as error:  # no file descriptor is left
-            exchange.reason, exchange.end_s = f"connect: {error.strerror or error}", monotonic()
-            return exchange
-        connection.begin(exchange)
-        self._busy[index] = connection
-        timer = get_hub().loop.timer(self._timeout_s)
-        timer.start(connection.finish, "timeout", monotonic() + self._timeout_s)
-        try:
-            if reused is None:
-                connection.connect(self._target.address, exchange)
-            if not exchange.reason:
-                connection.send_all(data, exchange)
-            if not exchange.reason:
-                exchange.waiter.get()
-        finally:
-            timer.stop()
-            timer.close()
-            del self._busy[index]
-        if connection.is_alive:
-            self._idle.append(connection)
-        else:
-            connection.close()
+    def _play(self, index: int, data: bytes, *, keep: bool) -> Exchange:
+        deadline_s = monotonic() + self._timeout_s
+        for left in range(self._retries, -1, -1):
+            exchange = self._pool.play(index, data, deadline_s, keep=keep)
+            if exchange.status != _TOO_MANY or exchange.reason != "complete" or not left:
+                break
+            pause_s = retry_after_s(exchange.retry_after)
+            if exchange.end_s + pause_s >= deadline_s:
+                break
+            self._journal.append(Kind.AGAIN, index, exchange.end_s, pause_s)
+            self.stats.retries += 1
+            if reason := self._pool.pause(index, exchange.end_s + pause_s):
+                exchange.reason, exchange.end_s = reason, monotonic()
+                break
         return exchange
-
-
-def resolve(host: str, port: int) -> Target:
-    """Resolve once, so that no request waits for a name server; OSError if it cannot be."""
-    infos = gevent.socket.getaddrinfo(host, port, type=SOCK_STREAM)
-    family, _, _, _, address = next((i for i in infos if i[0] != AF_INET6), infos[0])
-    return Target(family=AddressFamily(family), address=tuple(address))

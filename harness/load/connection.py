@@ -1,67 +1,77 @@
 """A socket in the event loop with its HTTP framing: reads, stamps and journals, parses no body.
 
 A greenlet that waits for every read costs twice as much as reading in the hub's io callback
-(design.md 5), so the callback reads, stamps, journals and feeds the HTTP framing, and wakes the
-waiting greenlet once, when the answer is complete. Nothing of the answer's meaning is looked at.
-This module must not parse bodies, and must do no work at the end of an answer: streams end
-together, and what is done there stalls all others.
+(design.md 5): the callback reads, stamps, journals, feeds the framing, and wakes the waiting
+greenlet once. This module must not parse bodies, and must do no work at the end of an answer:
+streams end together, and what is done there stalls all others.
 """
 
-import errno
 from collections.abc import Callable
 from contextlib import suppress
-from socket import IPPROTO_TCP, SHUT_RDWR, SO_ERROR, SOCK_STREAM, SOL_SOCKET, TCP_NODELAY
+from socket import IPPROTO_TCP, SHUT_RDWR, SOCK_STREAM, TCP_NODELAY
 from time import monotonic
 from typing import Any
 
 import gevent.monkey
-import gevent.socket
-import httptools
-from gevent.hub import Waiter, get_hub
 
-from harness.load import stamps
-from harness.load.journal import JournalWriter, Kind
+from harness.load import socket_calls
+from harness.load.exchange import Exchange
+from harness.load.framing import Framing
+from harness.load.journal import HEADER, JournalWriter, Kind
+from harness.load.poller import Poller
+from harness.load.stamps import ANCILLARY_BYTES, arrival, enable
+from harness.load.tls import CertificateError, TlsStream
 
 _RawSocket: Any = gevent.monkey.get_original("socket", "socket")
-READ_BYTES = 256 * 1024
-_OK_STATUS = 200  # below it: interim answers (1xx), another head follows
-
-
-class Exchange:
-    """One request and its answer on a connection; lives from `begin` until `finish`."""
-
-    __slots__ = ("complete", "end_s", "got_bytes", "index", "reason", "status", "waiter")
-
-    def __init__(self, index: int) -> None:
-        self.index = index
-        self.waiter: Any = Waiter()
-        self.got_bytes = False
-        self.complete = False
-        self.reason = ""
-        self.status = 0
-        self.end_s = 0.0
-
-    @property
-    def is_dead(self) -> bool:
-        """The connection died before any byte of the answer."""
-        return not self.got_bytes and (self.reason == "eof" or self.reason.startswith("reset"))
+READ_BYTES = 64 * 1024  # more, and malloc maps and unmaps memory for every read
+_READ, _READ_USER = int(Kind.READ), int(Kind.READ_USER)
 
 
 class Connection:
-    """A socket with its watcher and its HTTP framing; carries one exchange at a time."""
+    """Carries one exchange at a time; between two it sees when the server closes.
 
-    __slots__ = ("_exchange", "_journal", "_parser", "_recv", "_watcher", "is_alive", "sock")
+    Args:
+        family: of the address.
+        journal: what is read goes there, decrypted.
+        poller: tells when there is something to read.
+        tls: the encryption of this connection, if any.
+        mask: applied to what is journalled, keeps its length.
+    """
 
-    def __init__(self, family: int, journal: JournalWriter) -> None:
+    __slots__ = (
+        "_exchange",
+        "_fd",
+        "_framing",
+        "_is_sending",
+        "_journal",
+        "_mask",
+        "_poller",
+        "_tls",
+        "is_alive",
+        "sock",
+    )
+
+    def __init__(
+        self,
+        family: int,
+        journal: JournalWriter,
+        poller: Poller,
+        *,
+        tls: TlsStream | None = None,
+        mask: Callable[[bytes], bytes] | None = None,
+    ) -> None:
         self.sock = _RawSocket(family, SOCK_STREAM)
         self.sock.setblocking(False)  # noqa: FBT003
         self.sock.setsockopt(IPPROTO_TCP, TCP_NODELAY, 1)
-        stamps.enable(self.sock)
-        self._recv: Callable[..., Any] = self.sock.recvmsg
-        self._watcher: Any = get_hub().loop.io(self.sock.fileno(), 1)
+        enable(self.sock)
+        self._poller = poller
+        self._fd: int = self.sock.fileno()
         self._journal = journal
+        self._framing = Framing()
+        self._tls = tls
+        self._mask = mask
         self._exchange: Exchange | None = None
-        self._parser: Any = None
+        self._is_sending = False
         self.is_alive = True
 
     def begin(self, exchange: Exchange) -> None:
@@ -69,91 +79,124 @@ class Connection:
         self._exchange = exchange
 
     def connect(self, address: tuple[Any, ...], exchange: Exchange) -> None:
-        """Connect within the exchange; what goes wrong ends it."""
-        begin_s = monotonic()
+        """Connect within the exchange, TLS included; what goes wrong ends it."""
+        begin_s, reason = monotonic(), ""
         try:
-            code = self.sock.connect_ex(address)
-            if code == errno.EINPROGRESS:
-                gevent.socket.wait_write(self.sock.fileno())
-                code = self.sock.getsockopt(SOL_SOCKET, SO_ERROR)
+            socket_calls.connect(self.sock, address)
+            if self._tls is not None and not exchange.reason:
+                socket_calls.shake_hands(self.sock, self._tls)
+        except CertificateError as error:
+            reason = f"connect: {error}"
         except OSError as error:
-            code = error.errno or errno.EIO
+            reason = f"connect: {socket_calls.error_name(error)}"
         now_s = monotonic()
-        if code:
-            self.finish(f"connect: {errno.errorcode.get(code, str(code))}", now_s)
+        if reason:
+            self.finish(reason, now_s)
         elif not exchange.reason:
             self._journal.append(Kind.CONNECTED, exchange.index, now_s, now_s - begin_s)
 
     def send_all(self, data: bytes, exchange: Exchange) -> None:
         """Listen for the answer and send the request; what goes wrong ends the exchange."""
-        self._parser = httptools.HttpResponseParser(self)
-        self._watcher.start(self._on_readable)
-        view, sent_s = memoryview(data), 0.0
+        if self._tls is not None:
+            data = self._tls.encrypt(data)
+        self._poller.set(self._fd, self._reader(exchange))
+        self._is_sending, sent_s = True, None
         try:
-            while view and not exchange.reason:
-                sent_s = monotonic()  # before the call: on loopback the answer may overtake its end
-                try:
-                    view = view[self.sock.send(view) :]
-                except BlockingIOError:
-                    gevent.socket.wait_write(self.sock.fileno())
+            sent_s = socket_calls.send(self.sock, data, lambda: bool(exchange.reason))
         except OSError as error:
             self.finish(f"reset: {error.strerror or error}", monotonic())
-        if view:
+        self._is_sending = False
+        if sent_s is None:
             self.is_alive = False  # answered or cut off before all of it was sent
         else:
             self._journal.append(Kind.SENT, exchange.index, sent_s)
 
-    def on_message_complete(self) -> None:
-        """Called by httptools inside `feed_data`; only notes it, waking comes after."""
-        status = self._parser.get_status_code()
-        if self._exchange is not None and status >= _OK_STATUS:
-            self._exchange.complete, self._exchange.status = True, status
-            self.is_alive = self._parser.should_keep_alive()  # only true to ask in here
+    def _reader(self, exchange: Exchange) -> Callable[[], None]:
+        """The io callback of an exchange: it runs once a token, so all it needs are its locals."""
+        recv, put, pack = self.sock.recvmsg, self._journal.put, HEADER.pack
+        feed, mask, tls = self._framing.begin(exchange), self._mask, self._tls
+        index, kept = exchange.index, exchange.kept
 
-    def _on_readable(self) -> None:
-        exchange = self._exchange
-        if exchange is None:
-            self._watcher.stop()
-            return
-        try:
-            data, ancillary, _, _ = self._recv(READ_BYTES, stamps.ANCILLARY_BYTES)
-        except BlockingIOError:
-            return
-        except OSError as error:
-            self.finish(f"reset: {error.strerror or error}", monotonic())
-            return
-        t_s, late_s, is_kernel = stamps.arrival(ancillary)
-        if not data:
-            self.finish("eof", t_s)
-            return
-        exchange.got_bytes = True
-        kind = Kind.READ if is_kernel else Kind.READ_USER
-        self._journal.append(kind, exchange.index, t_s, late_s, data)
-        try:
-            self._parser.feed_data(data)
-        except Exception as error:  # noqa: BLE001 - whatever a server sends must not stop the loop
-            self.is_alive = False
-            if not exchange.complete:  # bytes behind a whole answer only cost the connection
-                self.finish(f"garbage: {error}", t_s)
+        def on_readable() -> None:
+            t_s, is_more = 0.0, False
+            try:
+                data, ancillary, _, _ = recv(READ_BYTES, ANCILLARY_BYTES)
+                is_more = len(data) == READ_BYTES
+                t_s, late_s, is_kernel = arrival(ancillary)
+                if tls is not None or not data:
+                    data = self._decrypted(data, t_s)
+                    if not data:
+                        return
+                exchange.got_bytes = True
+                exchange.last, exchange.last_s = data, t_s
+                if not is_kernel:
+                    exchange.unstamped_reads += 1
+                if kept is not None:
+                    kept.append(data)
+                payload = data if mask is None else mask(data)
+                put(pack(_READ if is_kernel else _READ_USER, index, t_s, late_s, len(payload)))
+                put(payload)
+                feed(data)
+                if exchange.complete:
+                    self.finish("complete", t_s)
+                elif tls is not None and tls.is_ended:
+                    self._end(t_s)
+            except BlockingIOError:
                 return
-        if exchange.complete:
-            self.finish("complete", t_s)
+            except Exception as error:  # noqa: BLE001 - whatever comes must not stop the loop
+                self._fail(error, exchange, t_s or monotonic())
+            if is_more:  # nobody tells of the rest
+                self._poller.call_again(self._fd)
+
+        return on_readable
+
+    def _decrypted(self, data: bytes, t_s: float) -> bytes:
+        """The plain bytes of a read, if there are any yet; the end of file ends the exchange."""
+        if data and self._tls is not None:
+            data = self._tls.decrypt(data)
+            if data or not self._tls.is_ended:
+                return data
+        self._end(t_s)
+        return b""
+
+    def _end(self, t_s: float) -> None:
+        """The server sends no more: the end of the answer too, if nothing but that ends it."""
+        self._framing.keeps_alive = False
+        exchange = self._exchange
+        is_whole = exchange is not None and exchange.status and not exchange.is_framed
+        self.finish("complete" if is_whole else "eof", t_s)
+
+    def _fail(self, error: Exception, exchange: Exchange, t_s: float) -> None:
+        self._framing.keeps_alive = False
+        reason = f"garbage: {error}"
+        if isinstance(error, OSError):
+            reason = f"reset: {error.strerror or error}"
+        # bytes behind a whole answer only cost the connection
+        self.finish("complete" if exchange.complete else reason, t_s)
 
     def finish(self, reason: str, t_s: float) -> None:
-        """End the exchange, once: stop listening and wake its greenlet, wherever it waits."""
+        """End the exchange, once, and wake its greenlet, wherever it waits."""
         exchange, self._exchange = self._exchange, None
-        self._watcher.stop()
-        if reason != "complete":
+        is_whole = exchange is not None and exchange.complete and not self._is_sending
+        if reason != "complete" or not is_whole or not self._framing.keeps_alive:
             self.is_alive = False
+            self._poller.drop(self._fd)
             with suppress(OSError):
-                self.sock.shutdown(SHUT_RDWR)  # wakes a greenlet that waits to write
+                self.sock.shutdown(SHUT_RDWR)  # wakes a greenlet that waits for the socket
+        else:
+            self._poller.set(self._fd, self.close)  # whatever comes now was not asked for
         if exchange is not None:
             exchange.reason, exchange.end_s = reason, t_s
             exchange.waiter.switch(None)
 
     def close(self) -> None:
-        """Close the socket; the server sees that a running request is cancelled."""
-        self._watcher.stop()
-        self._watcher.close()
-        self.sock.close()
+        """Close the socket, once; the server sees that a running request is cancelled."""
         self.is_alive = False
+        if self.sock.fileno() < 0:
+            return
+        self._poller.drop(self._fd)
+        self._framing.drop()
+        if self._tls is not None:
+            with suppress(OSError):
+                self.sock.send(self._tls.farewell())
+        self.sock.close()

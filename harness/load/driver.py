@@ -1,4 +1,4 @@
-"""The parent's side of the load process: start it early, give it a job, watch the engine."""
+"""The parent's side of the load process: start it early, give it levels, watch the engine."""
 
 import os
 import subprocess
@@ -13,14 +13,25 @@ from typing import Any, Self
 
 import msgspec
 
-from harness.errors import BakeoffError, StoreWriteError
-from harness.load.job import LoadJob
+from harness.errors import (
+    BakeoffError,
+    ConfigError,
+    InvalidRunError,
+    StoreWriteError,
+)
+from harness.load.job import LevelsJob, LoadJob
 
-_ABORT_WAIT_S = 5.0  # what an interrupted child gets to close its journal
+_ABORT_WAIT_S = 10.0  # what an interrupted child gets to close its journal
+_ERRORS = {kind.exit_code: kind for kind in (ConfigError, InvalidRunError, StoreWriteError)}
+
+Event = Mapping[str, Any]
 
 
 class LoadProcess:
-    """The load child as a context: started at once (its imports take a second), killed at exit."""
+    """The load child as a context: started at once (its imports take a second), killed at exit.
+
+    `open` once, `play` as often as there are levels to play, `close` at the end.
+    """
 
     def __init__(self) -> None:
         self._child = subprocess.Popen(
@@ -31,7 +42,7 @@ class LoadProcess:
             start_new_session=True,
             env={**os.environ, "PYTHONUNBUFFERED": "1"},
         )
-        self._lines: SimpleQueue[Mapping[str, Any] | None] = SimpleQueue()
+        self._lines: SimpleQueue[Event | None] = SimpleQueue()
         self._errors: list[str] = []
         self._readers = [
             Thread(target=target, daemon=True) for target in (self._read_events, self._read_errors)
@@ -41,56 +52,96 @@ class LoadProcess:
 
     @property
     def pid(self) -> int:
-        """The child's process id, for its CPU and memory."""
+        """The child's process id, for its CPU and memory; workers are its children."""
         return self._child.pid
+
+    def open(self, job: LoadJob, path: Path) -> None:
+        """Write the job to `path` and hand it over; does not wait for what comes of it.
+
+        StoreWriteError if it cannot be written. What the child cannot do with it (no such host,
+        workers that do not come) is raised by the next `play`.
+        """
+        self._write(job, path)
+        self._send(f"open {path}")
 
     def play(
         self,
-        job: LoadJob,
-        job_path: Path,
+        levels: LevelsJob,
+        path: Path,
         *,
-        on_event: Callable[[Mapping[str, Any]], None],
+        on_event: Callable[[Event], None],
         should_abort: Callable[[], bool],
+        should_stop: Callable[[], bool] | None = None,
     ) -> None:
-        """Play a job to its end; blocks.
+        """Play levels to their end; blocks. May be called again, with other levels.
 
-        `should_abort` is asked ten times a second (has the engine died?); once true, the load is
-        ended and what was measured is kept. StoreWriteError when the disk refused the journal.
+        Both questions are asked ten times a second. `should_abort` (has the engine died?): once
+        true, the load is cut off and what was measured is kept; nothing can be played after it.
+        `should_stop`: once true, the running level's window is closed and what is under way is
+        drained; the next level is then played.
+
+        Raises:
+            StoreWriteError: the disk refused the levels' file or the journal.
+            ConfigError: the load cannot begin (no such host, workers that did not come).
+            InvalidRunError: a worker was lost, so that levels were not played.
+            KeyboardInterrupt: as it came, once the journal is closed.
         """
+        self._write(levels, path)
+        self._send(f"play {path}")
         try:
-            job.write(job_path)
-        except OSError as error:
-            raise StoreWriteError(f"{job_path}: cannot be written: {error.strerror}") from error
-        self._send(f"{job_path}\n")
-        try:
-            self._watch(job, on_event, should_abort)
+            self._watch(on_event, should_abort, should_stop or (lambda: False))
         except KeyboardInterrupt:
-            self._send("abort\n")
+            self._send("abort")
+            self._send("close")
             with suppress(subprocess.TimeoutExpired):
                 self._child.wait(_ABORT_WAIT_S)
             raise
+
+    def close(self) -> None:
+        """End the child in good order: journal flushed and closed; its failure is raised."""
+        self._send("close")
+        while (event := self._lines.get()) is not None:
+            self._raise_error(event)
         self._check_end()
+
+    def _write(self, job: LoadJob | LevelsJob, path: Path) -> None:
+        try:
+            job.write(path)
+        except OSError as error:
+            raise StoreWriteError(f"{path}: cannot be written: {error.strerror}") from error
 
     def _watch(
         self,
-        job: LoadJob,
-        on_event: Callable[[Mapping[str, Any]], None],
+        on_event: Callable[[Event], None],
         should_abort: Callable[[], bool],
+        should_stop: Callable[[], bool],
     ) -> None:
-        is_aborting = False
+        is_aborting, level, stopped = False, None, None
         while True:
             try:
                 event = self._lines.get(timeout=0.1)
             except Empty:
                 if not is_aborting and should_abort():
                     is_aborting = True
-                    self._send("abort\n")
+                    self._send("abort")
+                if level not in {None, stopped} and should_stop():
+                    stopped = level
+                    self._send(f"stop {level}")
                 continue
             if event is None:
-                break
-            if event.get("event") == "disk":
-                raise StoreWriteError(f"{job.journal}: cannot be written: {event['message']}")
+                self._check_end()
+                raise BakeoffError("the load process ended before its levels")
+            self._raise_error(event)
+            if event.get("event") == "level":
+                level = event["level"]
             on_event(event)
+            if event.get("event") == "played":
+                return
+
+    @staticmethod
+    def _raise_error(event: Event) -> None:
+        if event.get("event") == "error":
+            raise _ERRORS.get(event["exit_code"], BakeoffError)(event["message"])
 
     def _check_end(self) -> None:
         code = self._child.wait()
@@ -99,13 +150,21 @@ class LoadProcess:
             last = self._errors[-1] if self._errors else "it said nothing"
             raise BakeoffError(f"the load process ended with {code}: {last}")
 
-    def _send(self, text: str) -> None:
+    def _send(self, line: str) -> None:
         assert self._child.stdin is not None
         try:
-            self._child.stdin.write(text.encode())
+            self._child.stdin.write(f"{line}\n".encode())
             self._child.stdin.flush()
         except BrokenPipeError:
+            self._drain_events()
             self._check_end()
+
+    def _drain_events(self) -> None:
+        """Raise what the child said of its end, if it said something."""
+        self._join_readers()
+        with suppress(Empty):
+            while (event := self._lines.get_nowait()) is not None:
+                self._raise_error(event)
 
     def _read_events(self) -> None:
         assert self._child.stdout is not None
@@ -138,6 +197,8 @@ class LoadProcess:
             self._child.kill()
         self._child.wait()
         self._join_readers()
+        if any(reader.is_alive() for reader in self._readers):
+            return  # a worker that has not noticed yet holds the pipe
         for pipe in (self._child.stdin, self._child.stdout, self._child.stderr):
             if pipe is not None:
                 try:

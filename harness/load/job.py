@@ -7,6 +7,10 @@ from typing import Any
 
 import msgspec
 
+from harness.types import Wire
+
+_USUAL_PORTS = {False: 80, True: 443}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lane:
@@ -52,7 +56,10 @@ class LevelJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """The server. `prefix`: put before every path. `api_key_env`: where its key is."""
+    """The server. `prefix`: put before every path. `api_key_env`: where its key is.
+
+    `wire`: what its calls are written as.
+    """
 
     host: str
     port: int
@@ -60,6 +67,14 @@ class Target:
     tls_verify: bool = True
     prefix: str = ""
     api_key_env: str = ""
+    wire: Wire = Wire.HTTP
+
+    @property
+    def authority(self) -> str:
+        """What the Host header says (RFC 9110, 7.2): IPv6 in brackets, no port if the usual."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        is_usual = self.port == _USUAL_PORTS[self.is_tls]
+        return host if is_usual else f"{host}:{self.port}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

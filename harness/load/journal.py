@@ -7,7 +7,7 @@ Times are absolute monotonic seconds; the OPEN entry carries the run's zero.
 
 import os
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from enum import IntEnum
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -35,6 +35,7 @@ class Kind(IntEnum):
     LEVEL = 8  # a level's end (level; JSON: start_s, window_end_s, played, exhausted, client, ...)
     LEVEL_BEGIN = 9  # (level; JSON: name)
     AGAIN = 10  # answered with 429 and to be sent again (seconds until then)
+    CHANNEL = 11  # the request goes over gRPC (number of its connection in this journal)
 
 
 class Entry(NamedTuple):
@@ -50,22 +51,29 @@ class Entry(NamedTuple):
 class JournalWriter:
     """Collects entries in memory; `flush` appends them to the file.
 
-    `append` is the hot path: two list appends. OSError of the disk is kept in `error` and stops
-    further writing; the load looks at it and ends.
+    OSError of the disk is kept in `error` and stops further writing; the load looks at it and
+    ends. `put` takes bytes as they are: whoever writes an entry a token calls it twice, with a
+    header and its payload, and saves the call of `append`.
     """
 
     def __init__(self, path: Path) -> None:
         self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         self._parts: list[bytes] = [MAGIC]
+        self.put: Callable[[bytes], None] = self._parts.append
         self.error: OSError | None = None
+
+    @property
+    def pending(self) -> int:
+        """Pieces that wait for the next flush: a header is one, a payload another."""
+        return len(self._parts)
 
     def append(
         self, kind: int, request: int, t_s: float, extra: float = 0.0, payload: bytes = b""
     ) -> None:
         """Add one entry; nothing is written before `flush`."""
-        self._parts.append(HEADER.pack(kind, request, t_s, extra, len(payload)))
+        self.put(HEADER.pack(kind, request, t_s, extra, len(payload)))
         if payload:
-            self._parts.append(payload)
+            self.put(payload)
 
     def append_json(self, kind: int, t_s: float, extra: float = 0.0, **content: Any) -> None:
         """Add an entry whose payload is a JSON object."""
@@ -73,10 +81,10 @@ class JournalWriter:
 
     def flush(self) -> None:
         """Hand everything to the system; after that it survives our own death."""
-        if not self._parts or self.error:
-            return
         data = memoryview(b"".join(self._parts))
-        self._parts = []
+        self._parts.clear()
+        if self.error:
+            return
         try:
             while data:
                 data = data[os.write(self._fd, data) :]

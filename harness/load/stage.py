@@ -1,147 +1,123 @@
-"""What users of one level share: the supply of calls, the end, and how a user plays.
+"""One level while one process plays it: its clock, its window, what has been sent.
 
-A closed user is due again when its last answer has ended (plus think time); an open level has
-due times of its own and no cap on requests in flight. No Locust here, so that the way a load is
-played can be read and tested without it.
+What the shapes share; `closed`, `arrivals` and `sessions` say who sends when. No Locust here, so
+that the way a load is played can be read and tested without it.
 """
 
-from dataclasses import dataclass, field
+from abc import ABC, abstractmethod
+from collections.abc import Callable
 from time import monotonic
+from typing import Any
 
-from gevent.event import Event
 from gevent.pool import Group
 
+from harness.load.alarm import Alarm
 from harness.load.calls import Calls
 from harness.load.client import Client, Ended
 from harness.load.job import LevelJob
 from harness.load.journal import JournalWriter, Kind
-
-_FIRST_BACKOFF_S = 0.05  # after a failed request, doubled up to the second: a dead server must not
-_LAST_BACKOFF_S = 1.0  # be hammered by instant failures
-_ROUNDS_ALIKE = 3
+from harness.load.share import Share
 
 
-@dataclass(slots=True, kw_only=True)
-class Stage:
-    """One level while it is played."""
+class Stage(ABC):
+    """One level: `users` Locust users call `play_user` once each, and all return at its end.
 
-    level: LevelJob
-    number: int
-    calls: Calls
-    client: Client
-    journal: JournalWriter
-    start_s: float = 0.0
-    window_end_s: float | None = None
-    running: Group = field(default_factory=Group)
-    _stopped: Event = field(default_factory=Event)
-    _next: int = 0
-    _answers: int = 0
-    _round_start_s: float = 0.0
-    _rounds: list[float] = field(default_factory=list)
+    `start_s`: when its clock starts, monotonic. `window_end_s`: None while requests may be sent.
+    `played`: requests sent. `is_exhausted`: a level with a duration ran out of calls before it.
+    `is_cut`: it was told to end. `turns_skipped`: turns whose session had failed before.
+    """
 
-    def begin(self) -> None:
-        """Start the level's clock."""
-        self.start_s = self._round_start_s = monotonic()
-
-    def stop(self) -> None:
-        """End the level now; who sleeps until the next request is due wakes up."""
-        self._stopped.set()
+    def __init__(
+        self,
+        level: LevelJob,
+        *,
+        calls: Calls,
+        client: Client,
+        journal: JournalWriter,
+        share: Share | None = None,
+    ) -> None:
+        self.level = level
+        self.calls = calls
+        self.share = share or Share()
+        self.start_s = 0.0
+        self.window_end_s: float | None = None
+        self.played = 0
+        self.turns_skipped = 0
+        self.is_exhausted = False
+        self.is_cut = False
+        self.failure: Exception | None = None
+        self.running = Group()
+        self._client = client
+        self._journal = journal
+        self._alarm = Alarm()
 
     @property
-    def is_stopped(self) -> bool:
-        """Whether the level was ended before its time."""
-        return bool(self._stopped.is_set())
+    @abstractmethod
+    def users(self) -> int:
+        """How many users this process plays."""
 
-    def take(self) -> int | None:
-        """The next call's index, or None: the supply or the time is over."""
-        if self.is_stopped or self.is_over or self._next >= self.level.count:
-            self.close_window()
-            return None
-        self._next += 1
-        return self.level.first + self._next - 1
+    @abstractmethod
+    def play_user(self, number: int) -> None:
+        """Play user `number` of `users` to the end of the level."""
+
+    def begin(self, start_s: float) -> None:
+        """Start the level's clock, perhaps at a moment that is still to come."""
+        self.start_s = start_s
+        self._alarm.sleep_until(start_s)
+
+    @property
+    def end_s(self) -> float | None:
+        """When the level's time is up; None for one that only counts its requests."""
+        over_s = self.level.duration_s
+        return None if over_s is None else self.start_s + over_s
 
     @property
     def is_over(self) -> bool:
-        """Whether the level's time is up; never for a level that only counts its requests."""
-        over_s = self.level.duration_s
-        return over_s is not None and monotonic() >= self.start_s + over_s
+        """Whether nothing more may be sent: the window is closed, or its time is up."""
+        end_s = self.end_s
+        return self.window_end_s is not None or (end_s is not None and monotonic() >= end_s)
 
-    @property
-    def is_exhausted(self) -> bool:
-        """Whether a closed level with a duration ran out of calls before its time."""
-        level, end_s = self.level, self.window_end_s
-        if level.duration_s is None or level.users is None or end_s is None or self.is_stopped:
-            return False
-        return self._next >= level.count and end_s < self.start_s + level.duration_s
-
-    @property
-    def played(self) -> int:
-        """How many calls have been taken."""
-        return self._next
+    def stop(self) -> None:
+        """End the level before its time: nothing more is sent, what is under way may end."""
+        if self.window_end_s is None:
+            self.is_cut = True
+            self.close_window()
 
     def close_window(self) -> None:
-        """Note the end of the window, once: from here on the level only drains."""
+        """Note the end of the window, once; who sleeps until a due time wakes up and leaves."""
         if self.window_end_s is None:
-            now_s, over_s = monotonic(), self.level.duration_s
-            if over_s is None or self.is_stopped:
-                self.window_end_s = now_s
-            else:
-                self.window_end_s = min(now_s, self.start_s + over_s)
+            now_s, end_s = max(self.start_s, monotonic()), self.end_s
+            self.window_end_s = now_s if end_s is None else min(now_s, end_s)
+            self._alarm.release()
 
-    def play(self, index: int, due_s: float, user: str) -> Ended:
+    def close(self) -> None:
+        """Give back what the level held, when all users have left."""
+        self._alarm.close()
+
+    def sleep_until(self, due_s: float) -> bool:
+        """Sleep until then or until the level ends; whether something due then may be sent."""
+        end_s = self.end_s
+        if end_s is not None and due_s >= end_s:
+            self._alarm.sleep_until(end_s)
+            return False
+        self._alarm.sleep_until(due_s)
+        return self.window_end_s is None
+
+    def send(
+        self, index: int, data: bytes, due_s: float, user: str = "", *, keep: bool = False
+    ) -> Ended:
         """Send one call; returns when its answer ended and why."""
-        self.journal.append(Kind.DUE, index, due_s, self.number, user.encode())
-        return self.client.send(index, self.calls[index].data)
+        self.played += 1
+        self._journal.append(Kind.DUE, index, due_s, self.level.number, user.encode())
+        return self._client.send(index, data, keep=keep)
 
-    def play_closed(self, user: int) -> None:
-        """One user of a closed load: the next request follows the last answer."""
-        due_s, backoff_s = monotonic(), _FIRST_BACKOFF_S
-        while (index := self.take()) is not None:
-            ended = self.play(index, due_s, str(user))
-            due_s = ended.end_s + self.level.think_s
-            if ended.is_good:
-                backoff_s = _FIRST_BACKOFF_S
-                self._note_round(ended.end_s)
-            else:
-                due_s += backoff_s
-                backoff_s = min(2 * backoff_s, _LAST_BACKOFF_S)
-            self._sleep_until(due_s)
+    def spawn(self, play: Callable[..., Any], *arguments: Any) -> None:
+        """Play beside the user that calls; what it raises is kept in `failure`."""
+        self.running.spawn(self._guarded, play, *arguments)
 
-    def play_open(self) -> None:
-        """All arrivals of an open load, each started at its own due time."""
-        for offset in range(self.level.count):
-            index = self.level.first + offset
-            due_s = self.start_s + (self.calls[index].due_s or 0.0)
-            self._sleep_until(due_s)
-            if self.is_stopped:
-                break
-            self._next += 1
-            self.running.spawn(self.play, index, due_s, "")
-        if self.level.duration_s is not None:
-            self._sleep_until(self.start_s + self.level.duration_s)
-        self.close_window()
-        self.running.join()
-
-    def _sleep_until(self, due_s: float) -> None:
-        """Sleep until then, or until the level ends: nothing is sent after it."""
-        if self.level.duration_s is not None:
-            due_s = min(due_s, self.start_s + self.level.duration_s)
-        while not self.is_stopped and (wait_s := due_s - monotonic()) > 0:
-            self._stopped.wait(wait_s)  # may wake a little early
-
-    def _note_round(self, end_s: float) -> None:
-        """In a steady warm-up: stop the level once the time per round stands still.
-
-        A round is two answers a user; answers of users in step end together, so that the times
-        between single ones would say nothing.
-        """
-        if self.level.steady_ratio is None or self.level.users is None:
-            return
-        self._answers += 1
-        if self._answers % (2 * self.level.users):
-            return
-        self._rounds.append(end_s - self._round_start_s)
-        self._round_start_s = end_s
-        last = self._rounds[-_ROUNDS_ALIKE:]
-        if len(last) == _ROUNDS_ALIKE and max(last) <= min(last) * (1 + self.level.steady_ratio):
+    def _guarded(self, play: Callable[..., Any], *arguments: Any) -> None:
+        try:
+            play(*arguments)
+        except Exception as error:  # noqa: BLE001 - a defect of ours must not be lost in a greenlet
+            self.failure = self.failure or error
             self.stop()

@@ -3,15 +3,14 @@
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 from harness.config import Lengths, RunConf, ScenarioConf, Shape
-from harness.errors import ConfigError
 from harness.plan.level_identity import digest, level_ends, plan_seed
 from harness.plan.tokenizer import Tokenizer
 from scenarios.corpus import LANGUAGES, corpus_sha256, opening_words, pieces
 from scenarios.length_tables import length_table
+from scenarios.prompt_file import read_prompts
 
 GENERATOR_VERSION = 2  # raise when the same inputs would give other requests or due times
 _LABELS = ("name", "summary", "measures", "length_source", "prompts_file")
@@ -66,18 +65,8 @@ def _scenario_facts(scenario: ScenarioConf) -> dict[str, Any]:
         lengths = (tuple(table.input_tokens), tuple(table.output_tokens))
         facts["length_table_sha256"] = hashlib.sha256(repr(lengths).encode()).hexdigest()
     if scenario.prompts_file:
-        facts["prompts_file_sha256"] = _file_sha256(scenario.prompts_file)
+        facts["prompts_file_sha256"] = read_prompts(scenario.prompts_file).sha256
     return facts
-
-
-def _file_sha256(path: str) -> str:
-    try:
-        with Path(path).open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as error:
-        raise ConfigError(
-            f"scenario.prompts_file={path}: cannot be read: {error.strerror or error}"
-        ) from error
 
 
 def corpus_counts_sha256(tokenizer: Tokenizer) -> str:

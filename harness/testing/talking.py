@@ -7,6 +7,8 @@ from time import monotonic, sleep
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
+FAIL, REFUSE = "(fail please)", "(refuse please)"
+
 
 class Told(NamedTuple):
     """One chat request: when it came, when its answer had been sent, and its messages."""
@@ -20,8 +22,8 @@ class Told(NamedTuple):
 class TalkingServer:
     """Answers `/v1/chat/completions` as an OpenAI server does, in `answer_s` seconds.
 
-    The answer to `x` is `re: x`, with a reasoning before it. A prompt with `fail` in it is
-    answered with an error inside the stream, one with `refuse` with status 500.
+    The answer to `x` is `re: x`, with a reasoning before it. A prompt with FAIL in it is
+    answered with an error inside the stream, one with REFUSE with status 500.
     """
 
     def __init__(self, *, answer_s: float = 0.02, host: str = "127.0.0.1", port: int = 0) -> None:
@@ -55,7 +57,7 @@ def _handler(talking: TalkingServer, answer_s: float) -> type[BaseHTTPRequestHan
             begin_s = monotonic()
             messages = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["messages"]
             prompt = messages[-1]["content"]
-            if "refuse" in prompt:
+            if REFUSE in prompt:
                 self.send_error(500)
             else:
                 self._stream(prompt)
@@ -69,12 +71,14 @@ def _handler(talking: TalkingServer, answer_s: float) -> type[BaseHTTPRequestHan
             self.end_headers()
             self._event({"choices": [{"delta": {"reasoning_content": "hm"}}]})
             sleep(answer_s)
-            if "fail" in prompt:
+            if FAIL in prompt:
                 self._event({"error": {"message": "broke", "code": 500}})
             else:
                 for piece in ("re: ", prompt):
                     self._event({"choices": [{"delta": {"content": piece}}]})
                 self._event({"choices": [{"delta": {}, "finish_reason": "stop"}]})
+                usage = {"prompt_tokens": len(prompt.split()), "completion_tokens": 3}
+                self._event({"choices": [], "usage": usage})
                 self._chunk(b"data: [DONE]\n\n")
             self._chunk(b"")
 

@@ -15,14 +15,14 @@ import pytest
 
 from harness.errors import BakeoffError, StoreWriteError
 from harness.load.driver import LoadProcess
-from harness.load.job import LevelJob, read_job
+from harness.load.job import read_job, read_levels
 from harness.load.journal import Kind
-from harness.testing.played import play_job, read_played, write_job
-from harness.testing.scripted import ScriptedServer, Step
+from harness.testing.played import closed, play_job, read_played, write_job
+from harness.testing.scripted import Script, ScriptedServer, Step
 
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
-SCRIPTS = {"/fast": (ANSWER,), "/silent": (Step.HANG,), "/slow": (0.05, ANSWER)}
-LONG = LevelJob(name="long", first=0, count=400, users=2, think_s=30.0, duration_s=60.0)
+SCRIPTS: Mapping[str, Script] = {"/fast": (ANSWER,), "/silent": (Step.HANG,), "/slow": (0.05, ANSWER)}
+LONG = closed("long", 0, 400, 2, think_s=30.0, duration_s=60.0)
 
 
 @pytest.fixture(scope="module")
@@ -48,22 +48,23 @@ def seconds_gone(pid: int, limit_s: float = 10.0) -> float:
 
 def test_a_job_survives_its_file(tmp_path: Path) -> None:
     job = write_job(tmp_path, 80, ["/fast"], [LONG], settle_s=0.5)
-    job.write(tmp_path / "job.json")
-    assert read_job(tmp_path / "job.json") == job
-    assert job.levels == (LONG,)
+    job.job.write(tmp_path / "job.json")
+    assert read_job(tmp_path / "job.json") == job.job
+    job.levels.write(tmp_path / "levels.json")
+    assert read_levels(tmp_path / "levels.json").levels == (LONG,)
 
 
 def test_events_come_in_order_and_the_child_is_gone_afterwards(
     tmp_path: Path, server: ScriptedServer
 ) -> None:
-    level = LevelJob(name="one", first=0, count=1, users=1)
+    level = closed("one", 0, 1, 1)
     load = LoadProcess()
     pid = load.pid
     played = play_job(write_job(tmp_path, server.port, ["/fast"], [level]), load=load)
     assert played.events == (
         {"event": "ready", "pid": pid},
         {"event": "level", "level": 0, "name": "one"},
-        {"event": "done", "code": 0},
+        {"event": "played"},
     )
     assert not psutil.pid_exists(pid)
     assert played.entries[0].kind == Kind.OPEN
@@ -73,9 +74,9 @@ def test_events_come_in_order_and_the_child_is_gone_afterwards(
 def test_abort_ends_at_once_and_keeps_what_was_measured(
     tmp_path: Path, server: ScriptedServer
 ) -> None:
-    after = LevelJob(name="after", first=2, count=1, users=1)
+    after = closed("after", 2, 1, 1)
     paths = ["/fast", "/silent", "/fast"]
-    level = LevelJob(name="long", first=0, count=2, users=2, think_s=30.0, duration_s=60.0)
+    level = closed("long", 0, 2, 2, think_s=30.0, duration_s=60.0)
     job = write_job(tmp_path, server.port, paths, [level, after], request_timeout_s=60.0)
     begun: list[float] = []
 
@@ -116,9 +117,7 @@ def test_an_interrupt_closes_the_journal_before_it_goes_on(
 
 
 def test_a_killed_child_is_an_error_with_its_reason(tmp_path: Path, server: ScriptedServer) -> None:
-    job = write_job(
-        tmp_path, server.port, ["/slow"] * 400, [LevelJob(name="x", first=0, count=400, users=1)]
-    )
+    job = write_job(tmp_path, server.port, ["/slow"] * 400, [closed("x", 0, 400, 1)])
     before = len(server.seen)
     with LoadProcess() as load:
 
@@ -129,7 +128,7 @@ def test_a_killed_child_is_an_error_with_its_reason(tmp_path: Path, server: Scri
             return False
 
         def play() -> None:
-            load.play(job, tmp_path / "job.json", on_event=lambda _: None, should_abort=kill)
+            play_job(job, load=load, should_abort=kill)
 
         with pytest.raises(BakeoffError, match="the load process ended with -9: it said nothing"):
             play()
@@ -146,7 +145,7 @@ def test_the_childs_last_words_are_in_the_error(tmp_path: Path, server: Scripted
 
 
 def test_a_refused_journal_is_a_store_error(tmp_path: Path, server: ScriptedServer) -> None:
-    level = LevelJob(name="x", first=0, count=4000, users=1, duration_s=30.0)
+    level = closed("x", 0, 4000, 1, duration_s=30.0)
     job = write_job(tmp_path, server.port, ["/slow"] * 4000, [level])
     Path(job.journal).symlink_to("/dev/full")
     with pytest.raises(StoreWriteError, match=r"journal.bin: cannot be written: No space left"):
@@ -158,7 +157,7 @@ def test_a_job_file_that_cannot_be_written_is_a_store_error(
 ) -> None:
     job = write_job(tmp_path, server.port, ["/fast"], [LONG])
     with LoadProcess() as load, pytest.raises(StoreWriteError, match="No such file"):
-        load.play(job, tmp_path / "no" / "j", on_event=lambda _: None, should_abort=lambda: False)
+        load.open(job.job, tmp_path / "no" / "j")
 
 
 def test_words_on_standard_output_that_are_no_events_do_no_harm(
@@ -166,21 +165,23 @@ def test_words_on_standard_output_that_are_no_events_do_no_harm(
 ) -> None:
     (tmp_path / "sitecustomize.py").write_text("print('a library speaks')\nprint('[1]')\n")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    level = LevelJob(name="one", first=0, count=1, users=1)
+    level = closed("one", 0, 1, 1)
     played = play_job(write_job(tmp_path, server.port, ["/fast"], [level]))
-    assert [e["event"] for e in played.events] == ["ready", "level", "done"]
+    assert [e["event"] for e in played.events] == ["ready", "level", "played"]
 
 
 def test_the_end_of_input_ends_a_child_that_plays(tmp_path: Path, server: ScriptedServer) -> None:
     job = write_job(tmp_path, server.port, ["/fast"] * 400, [LONG])
-    job.write(tmp_path / "job.json")
+    job.job.write(tmp_path / "job.json")
+    job.levels.write(tmp_path / "levels.json")
     child = subprocess.Popen(
         [sys.executable, "-m", "harness.load.child"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
     assert child.stdin is not None
     assert child.stdout is not None
     with child:
-        child.stdin.write(f"{tmp_path / 'job.json'}\n".encode())
+        lines = f"open {tmp_path / 'job.json'}\nplay {tmp_path / 'levels.json'}\n"
+        child.stdin.write(lines.encode())
         child.stdin.flush()
         while b'"level"' not in child.stdout.readline():
             assert child.poll() is None
@@ -199,21 +200,21 @@ PARENT = """
 import sys, time
 from pathlib import Path
 from harness.load.driver import LoadProcess
-from harness.load.job import read_job
+from harness.load.job import read_job, read_levels
 load = LoadProcess()
 print(load.pid, flush=True)
-job = read_job(Path(sys.argv[1]))
-load.play(job, Path(sys.argv[1] + ".again"), on_event=lambda e: print(e, flush=True),
-          should_abort=lambda: False)
+folder = Path(sys.argv[1])
+load.open(read_job(folder / "job.json"), folder / "job.again")
+load.play(read_levels(folder / "levels.json"), folder / "levels.again",
+          on_event=lambda e: print(e, flush=True), should_abort=lambda: False)
 """
 
 
 def test_a_killed_parent_takes_the_child_with_it(tmp_path: Path, server: ScriptedServer) -> None:
     job = write_job(tmp_path, server.port, ["/fast"] * 400, [LONG])
-    job.write(tmp_path / "job.json")
-    parent = subprocess.Popen(
-        [sys.executable, "-c", PARENT, str(tmp_path / "job.json")], stdout=subprocess.PIPE
-    )
+    job.job.write(tmp_path / "job.json")
+    job.levels.write(tmp_path / "levels.json")
+    parent = subprocess.Popen([sys.executable, "-c", PARENT, str(tmp_path)], stdout=subprocess.PIPE)
     assert parent.stdout is not None
     with parent:
         pid = int(parent.stdout.readline())
@@ -227,7 +228,7 @@ def test_a_killed_parent_takes_the_child_with_it(tmp_path: Path, server: Scripte
 def test_the_child_ignores_ctrl_c_since_the_parent_decides(
     tmp_path: Path, server: ScriptedServer
 ) -> None:
-    level = LevelJob(name="one", first=0, count=4, users=1)
+    level = closed("one", 0, 4, 1)
 
     def on_event(event: Mapping[str, Any]) -> None:
         if event["event"] == "level":

@@ -7,7 +7,7 @@ import pytest
 
 from harness.load.job import LevelJob
 from harness.load.journal import Kind
-from harness.testing.played import Played, play_job, write_job
+from harness.testing.played import Played, closed, play_job, write_job
 from harness.testing.scripted import ScriptedServer, Step
 
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
@@ -48,12 +48,12 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
     paths += ["/slow"] * 6 + ["/fast"] * 4 + ["/slow"] * 100 + ["/fast"] * 5 + ["/dies"] * 100
     due_s += [None] * (len(paths) - len(due_s))
     levels = (
-        LevelJob(name="open", first=0, count=20, duration_s=0.5),
-        LevelJob(name="closed", first=20, count=6, users=2),
-        LevelJob(name="thinking", first=26, count=4, users=1, think_s=0.1),
-        LevelJob(name="limited", first=30, count=100, users=2, duration_s=0.3),
-        LevelJob(name="short", first=130, count=5, users=1, duration_s=5.0),
-        LevelJob(name="failing", first=135, count=100, users=1, duration_s=0.5),
+        LevelJob(number=0, name="open", first=0, count=20, duration_s=0.5),
+        closed("closed", 20, 6, 2),
+        closed("thinking", 26, 4, 1, think_s=0.1),
+        closed("limited", 30, 100, 2, duration_s=0.3),
+        closed("short", 130, 5, 1, duration_s=5.0),
+        closed("failing", 135, 100, 1, duration_s=0.5),
     )
     with ScriptedServer(SCRIPTS) as server:
         folder = tmp_path_factory.mktemp("stage")
@@ -141,11 +141,11 @@ def test_levels_follow_one_another_with_a_pause(played: Played) -> None:
 
 
 def test_a_steady_warm_up_ends_by_itself(tmp_path: Path) -> None:
-    level = LevelJob(
-        name="warm-up",
-        first=0,
-        count=400,
-        users=2,
+    level = closed(
+        "warm-up",
+        0,
+        400,
+        2,
         duration_s=20.0,
         is_warmup=True,
         steady_ratio=0.2,
@@ -159,9 +159,9 @@ def test_a_steady_warm_up_ends_by_itself(tmp_path: Path) -> None:
 
 def test_what_is_not_drained_in_time_is_cut_off(tmp_path: Path) -> None:
     levels = (
-        LevelJob(name="closed", first=0, count=100, users=2, duration_s=0.2),
-        LevelJob(name="open", first=100, count=2, duration_s=0.2),
-        LevelJob(name="after", first=102, count=2, users=1, think_s=60.0, duration_s=0.2),
+        closed("closed", 0, 100, 2, duration_s=0.2),
+        LevelJob(number=0, name="open", first=100, count=2, duration_s=0.2),
+        closed("after", 102, 2, 1, think_s=60.0, duration_s=0.2),
     )
     paths = ["/silent"] * 102 + ["/fast"] * 2
     due_s = [None] * 100 + [0.0, 0.1] + [None] * 2
@@ -189,7 +189,7 @@ def test_what_is_not_drained_in_time_is_cut_off(tmp_path: Path) -> None:
 
 
 def test_an_answer_with_an_error_status_is_an_answer_to_the_client(tmp_path: Path) -> None:
-    level = LevelJob(name="errors", first=0, count=100, users=1, duration_s=0.5)
+    level = closed("errors", 0, 100, 1, duration_s=0.5)
     with ScriptedServer(SCRIPTS) as server:
         played = play_job(write_job(tmp_path, server.port, ["/error"] * 100, [level]))
         assert server.connections == 1

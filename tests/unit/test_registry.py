@@ -56,7 +56,7 @@ def test_an_installed_package_adds_an_engine(monkeypatch: pytest.MonkeyPatch) ->
     installed(monkeypatch, ("zeta", "adapters.openai:OpenAIAdapter"))
     assert adapter_names() == tuple(sorted({*ADAPTERS, "zeta"}))
     assert adapter_class("zeta").__name__ == "OpenAIAdapter"
-    assert adapter_entry("zeta").launch == ("process", "attach")
+    assert adapter_entry("zeta").launch == ("process", "attach", "emulate")
 
 
 def test_an_installed_package_may_not_take_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,3 +85,11 @@ def test_a_launch_mode_that_the_engine_has_not_is_refused() -> None:
     assert type(adapter).__name__ == OpenAIAdapter.__name__
     with pytest.raises(ConfigError, match=r"launch.mode=process: engine=openai can only be used"):
         open_adapter(engine, model, LaunchMode.PROCESS)
+
+
+def test_only_an_engine_with_a_wire_can_be_emulated() -> None:
+    adapter = open_adapter(EngineConf(name="openai"), ModelConf(name="m"), LaunchMode.EMULATE)
+    assert adapter.name == "openai"
+    refused = r"launch.mode=emulate: engine=tgi can only be used .* these can be emulated: openai$"
+    with pytest.raises(ConfigError, match=refused):
+        open_adapter(EngineConf(name="tgi"), ModelConf(name="m"), LaunchMode.EMULATE)

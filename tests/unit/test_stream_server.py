@@ -1,8 +1,8 @@
-import importlib
 import json
 import os
 import signal
 import socket
+import ssl
 import struct
 import subprocess
 import sys
@@ -11,20 +11,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import httptools
 import pytest
 
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+from harness.calibrate.server.log import StreamLog, order_statistic, read_log
+from harness.calibrate.server.tls import CERTIFICATE
+
 TTFT_S = 0.03
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the server needs epoll")
-
-
-@pytest.fixture
-def module(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setattr(sys, "path", [str(BENCHMARKS), *sys.path])
-    return importlib.import_module
 
 
 class Server:
@@ -32,7 +29,7 @@ class Server:
         assert process.stdout is not None
         self.process = process
         self.log = log
-        self.port = int(process.stdout.readline().rpartition(":")[2])
+        self.url = urlsplit(process.stdout.readline().removeprefix("listening on ").strip())
 
     def stop(self) -> dict[str, Any]:
         self.process.send_signal(signal.SIGTERM)
@@ -42,16 +39,15 @@ class Server:
         return summary
 
     def connect(self) -> socket.socket:
-        sock = socket.create_connection(("127.0.0.1", self.port), timeout=20)
+        sock = socket.create_connection((self.url.hostname, self.url.port), timeout=20)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return sock
 
 
 @contextmanager
-def serving(log: Path, *, tokens_per_s: float = 200) -> Iterator[Server]:
-    script = str(BENCHMARKS / "stream_server.py")
-    options = ["--ttft-ms", str(TTFT_S * 1e3), "--tokens-per-s", str(tokens_per_s)]
-    argv = [sys.executable, script, *options, "--log", str(log)]
+def serving(log: Path, *more: str, tokens_per_s: float = 200) -> Iterator[Server]:
+    options = ["--ttft-ms", str(TTFT_S * 1e3), "--tokens-per-s", str(tokens_per_s), *more]
+    argv = [sys.executable, "-m", "harness.calibrate.server", *options, "--log", str(log)]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
         try:
             yield Server(process, log)
@@ -63,6 +59,17 @@ def serving(log: Path, *, tokens_per_s: float = 200) -> Iterator[Server]:
 def server(tmp_path: Path) -> Iterator[Server]:
     with serving(tmp_path / "server.log") as running:
         yield running
+
+
+@pytest.fixture
+def tls_server(tmp_path: Path) -> Iterator[Server]:
+    with serving(tmp_path / "server.log", "--tls", "--host", "::1") as running:
+        yield running
+
+
+def encrypted(server: Server) -> ssl.SSLSocket:
+    context = ssl.create_default_context(cafile=CERTIFICATE)
+    return context.wrap_socket(server.connect(), server_hostname=server.url.hostname)
 
 
 def request(tokens: object, *, index: int | None = None, path: str = "/v1/completions") -> bytes:
@@ -113,9 +120,7 @@ def check_completion(answer: Answer, tokens: int) -> None:
     }
 
 
-def test_twenty_streams_get_their_bytes_and_the_log_holds_each_send(
-    server: Server, module: Any
-) -> None:
+def test_twenty_streams_get_their_bytes_and_the_log_holds_each_send(server: Server) -> None:
     sizes = {100 + i: 5 + i for i in range(20)}
     socks = {index: server.connect() for index in sizes}
     began_s = time.monotonic()
@@ -125,7 +130,7 @@ def test_twenty_streams_get_their_bytes_and_the_log_holds_each_send(
         check_completion(Answer(sock), sizes[index])
         sock.close()
     summary = server.stop()
-    log = module("stream_log").read_log(server.log)
+    log = read_log(server.log)
     columns = log.columns
     assert summary["complete"] == summary["kernel_stamped"] == 20
     assert summary["events"] == sum(sizes.values()) + 20
@@ -140,7 +145,7 @@ def test_twenty_streams_get_their_bytes_and_the_log_holds_each_send(
         assert all(s >= d for s, d in zip(sent[row], due[row], strict=True))
 
 
-def test_the_arrival_is_the_kernels_even_if_the_server_is_late(server: Server, module: Any) -> None:
+def test_the_arrival_is_the_kernels_even_if_the_server_is_late(server: Server) -> None:
     with server.connect() as sock:
         sock.sendall(request(1))
         check_completion(Answer(sock), 1)
@@ -152,14 +157,14 @@ def test_the_arrival_is_the_kernels_even_if_the_server_is_late(server: Server, m
         server.process.send_signal(signal.SIGCONT)
         check_completion(Answer(sock), 2)
     server.stop()
-    log = module("stream_log").read_log(server.log)
+    log = read_log(server.log)
     assert before_s - 1e-4 <= log.columns["arrival_s"][1] <= after_s + 1e-4
     due, sent = log.token_times()
     assert due[1][0] == pytest.approx(log.columns["arrival_s"][1] + TTFT_S, abs=1e-9)
     assert sent[1][0] >= before_s + 0.15
 
 
-def test_a_request_has_arrived_when_its_last_byte_has(server: Server, module: Any) -> None:
+def test_a_request_has_arrived_when_its_last_byte_has(server: Server) -> None:
     data = request(1)
     with server.connect() as sock:
         sock.sendall(data[:30])
@@ -170,11 +175,11 @@ def test_a_request_has_arrived_when_its_last_byte_has(server: Server, module: An
         sock.sendall(data[-1:])
         check_completion(Answer(sock), 1)
     server.stop()
-    arrival_s = module("stream_log").read_log(server.log).columns["arrival_s"][0]
+    arrival_s = read_log(server.log).columns["arrival_s"][0]
     assert arrival_s >= before_s - 1e-4
 
 
-def test_a_client_that_leaves_does_not_stop_the_others(server: Server, module: Any) -> None:
+def test_a_client_that_leaves_does_not_stop_the_others(server: Server) -> None:
     socks = [server.connect() for _ in range(4)]
     for index, sock in enumerate(socks):
         sock.sendall(request(40, index=index))
@@ -186,13 +191,13 @@ def test_a_client_that_leaves_does_not_stop_the_others(server: Server, module: A
         check_completion(Answer(sock), 40)
         sock.close()
     summary = server.stop()
-    log = module("stream_log").read_log(server.log)
+    log = read_log(server.log)
     outcomes = dict(zip(log.columns["index"], log.columns["outcome"], strict=True))
     assert outcomes == {0: 1, 1: 2, 2: 1, 3: 1}
     assert summary["disconnected"] == 1
 
 
-def test_a_client_that_does_not_read_gets_every_byte_later(tmp_path: Path, module: Any) -> None:
+def test_a_client_that_does_not_read_gets_every_byte_later(tmp_path: Path) -> None:
     with serving(tmp_path / "server.log", tokens_per_s=50_000) as server:
         with server.connect() as slow, server.connect() as quick:
             slow.sendall(request(60_000, index=0))
@@ -201,7 +206,7 @@ def test_a_client_that_does_not_read_gets_every_byte_later(tmp_path: Path, modul
             check_completion(Answer(quick), 3)
             check_completion(Answer(slow), 60_000)
         server.stop()
-        columns = module("stream_log").read_log(server.log).columns
+        columns = read_log(server.log).columns
     assert list(columns["outcome"]) == [1, 1]
     assert columns["blocked"][0] > 0
     assert columns["blocked"][1] == 0
@@ -237,22 +242,114 @@ def test_other_routes_and_refusals(server: Server) -> None:
             assert sock.recv(10) == b""
 
 
+def test_streams_over_tls_and_ipv6_are_the_same(tls_server: Server) -> None:
+    assert tls_server.url.scheme == "https"
+    assert tls_server.url.hostname == "::1"
+    sizes = {7: 30, 8: 20}
+    socks = {index: encrypted(tls_server) for index in sizes}
+    for index, sock in socks.items():
+        sock.sendall(request(sizes[index], index=index))
+    for index, sock in socks.items():
+        check_completion(Answer(sock), sizes[index])
+        sock.sendall(request(2, index=100 + index))
+        check_completion(Answer(sock), 2)
+        sock.close()
+    summary = tls_server.stop()
+    assert summary["complete"] == summary["kernel_stamped"] == 4
+    due, sent = read_log(tls_server.log).token_times()
+    assert sorted(map(len, due)) == [2, 2, 20, 30]
+    assert all(s >= d for row in range(4) for s, d in zip(sent[row], due[row], strict=True))
+
+
+def test_over_tls_too_the_arrival_is_the_kernels(tls_server: Server) -> None:
+    with encrypted(tls_server) as sock:
+        sock.sendall(request(1))
+        check_completion(Answer(sock), 1)
+        tls_server.process.send_signal(signal.SIGSTOP)
+        before_s = time.monotonic()
+        sock.sendall(request(2))
+        after_s = time.monotonic()
+        time.sleep(0.15)
+        tls_server.process.send_signal(signal.SIGCONT)
+        check_completion(Answer(sock), 2)
+    tls_server.stop()
+    arrivals = read_log(tls_server.log).columns["arrival_s"]
+    assert before_s - 1e-4 <= arrivals[1] <= after_s + 1e-4
+
+
+@pytest.mark.parametrize("data", [b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\x00\x05hello"])
+def test_who_does_not_speak_tls_is_closed_and_others_are_served(
+    tls_server: Server, data: bytes
+) -> None:
+    with tls_server.connect() as sock:
+        sock.sendall(data)
+        while sock.recv(100):  # an alert, then the end
+            pass
+    with encrypted(tls_server) as sock:
+        sock.sendall(request(3))
+        check_completion(Answer(sock), 3)
+    assert tls_server.stop()["complete"] == 1
+
+
+def test_a_tls_client_that_says_farewell_or_resets_in_the_middle(tls_server: Server) -> None:
+    polite, rude, other = (encrypted(tls_server) for _ in range(3))
+    for index, sock in enumerate((polite, rude, other)):
+        sock.sendall(request(40, index=index))
+        assert sock.recv(10)
+    with pytest.raises((ssl.SSLError, OSError)):
+        polite.unwrap()  # data still comes instead of the server's farewell
+    polite.close()
+    rude.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    rude.close()
+    while b"[DONE]" not in other.recv(65536):
+        pass
+    other.close()
+    summary = tls_server.stop()
+    assert summary["requests"] == 3
+    assert summary["complete"] >= 1
+
+
+def test_it_ends_with_its_parent_even_if_that_is_killed(tmp_path: Path) -> None:
+    log = tmp_path / "server.log"
+    code = (
+        "import sys, time; from pathlib import Path;"
+        "from harness.calibrate.server.running import running_server\n"
+        "with running_server(Path(sys.argv[1])) as url: print(url, flush=True); time.sleep(60)"
+    )
+    argv = [sys.executable, "-c", code, str(log)]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        assert urlsplit(parent.stdout.readline().strip()).port
+        parent.kill()
+    wait_until_s = time.monotonic() + 20
+    while not log.exists() and time.monotonic() < wait_until_s:
+        time.sleep(0.05)
+    assert log.exists()
+
+
+def test_the_grpc_side_greets_a_client_of_http2(tmp_path: Path) -> None:
+    with serving(tmp_path / "server.log", "--grpc") as server, server.connect() as sock:
+        sock.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0]))
+        head = sock.recv(9, socket.MSG_WAITALL)
+        assert head[3:] == bytes([4, 0, 0, 0, 0, 0])  # SETTINGS
+        assert server.stop()["requests"] == 0
+
+
 @pytest.mark.parametrize(("ratio", "expected"), [(0.5, 2.0), (0.51, 3.0), (0.99, 4.0), (0.0, 1.0)])
-def test_order_statistic_is_a_sample_not_a_mean(module: Any, ratio: float, expected: float) -> None:
-    assert module("stream_log").order_statistic([4.0, 1.0, 3.0, 2.0], ratio) == expected
+def test_order_statistic_is_a_sample_not_a_mean(ratio: float, expected: float) -> None:
+    assert order_statistic([4.0, 1.0, 3.0, 2.0], ratio) == expected
 
 
-def test_a_log_that_is_cut_off_is_refused(module: Any, tmp_path: Path) -> None:
-    stream_log = module("stream_log")
-    log = stream_log.StreamLog()
+def test_a_log_that_is_cut_off_is_refused(tmp_path: Path) -> None:
+    log = StreamLog()
     row = log.add_request(index=7, arrival_s=1.0, is_kernel=True, tokens=1)
     log.add_event(row, 0, 1.5, 1.75)
     path = tmp_path / "x.log"
     log.write(path, settings={"a": 1})
-    whole = stream_log.read_log(path)
+    whole = read_log(path)
     assert whole.settings == {"a": 1}
     assert whole.summary["late_p99_s"] == 0.25
     assert whole.token_times() == ([[1.5]], [[1.75]])
     os.truncate(path, path.stat().st_size - 4)
     with pytest.raises(ValueError, match="event_sent_s"):
-        stream_log.read_log(path)
+        read_log(path)

@@ -3,6 +3,7 @@
 import zlib
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Protocol
 
 import httptools
 
@@ -13,6 +14,34 @@ from harness.types import ErrorClass, ResponseHead
 _OK_STATUS = 200
 _ANY_WRAPPER = 32 + zlib.MAX_WBITS  # zlib or gzip, by the header
 _COMPRESSED = {"gzip", "x-gzip", "deflate"}
+
+
+class Body(Protocol):
+    """One answer as it is read, whatever its wire; see `HttpBody`."""
+
+    @property
+    def head(self) -> ResponseHead | None:
+        """Status and headers; None before they came."""
+        ...
+
+    @property
+    def head_s(self) -> float | None:
+        """When they came."""
+        ...
+
+    @property
+    def answer(self) -> Answer | None:
+        """The fold of what the body says; None before the head came."""
+        ...
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether the framing promised more than came."""
+        ...
+
+    def feed(self, t_s: float, data: bytes) -> None:
+        """Take one read of the socket, with its stamp."""
+        ...
 
 
 class HttpBody:

@@ -1,14 +1,15 @@
 """Reads a journal from start to end, or entry by entry while it is still being written."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from harness.adapter import Adapter
 from harness.load.calls import Planned
-from harness.load.decode.body import HttpBody
+from harness.load.decode.body import Body, HttpBody
 from harness.load.decode.exchange import LOST, Exchange, Place
 from harness.load.decode.levels import LevelRows, PlayedLevel
+from harness.load.grpc_decode import GrpcBody, HeaderTables
 from harness.load.journal import Entry, Kind, read_entries
 from harness.types import Level, Phase, Record
 
@@ -37,6 +38,7 @@ class JournalDecoder:
     count_tokens: Callable[[str], int] | None = None
     worker: int | None = None
     _open: dict[int, Exchange] = field(default_factory=dict)
+    _tables: HeaderTables = field(default_factory=HeaderTables)
     _rows: LevelRows = field(init=False)
     _zero_s: float = 0.0
     _started_at_s: float = 0.0
@@ -75,8 +77,26 @@ class JournalDecoder:
             self._open[entry.request].take(entry, self._zero_s)
         return None
 
-    def _body(self) -> HttpBody:
-        return HttpBody(self.adapter, self.count_tokens)
+    def under_way(self, level: int) -> Iterator[tuple[int, float, float | None]]:
+        """Requests of a level that have not ended: index, due time, first token (or None), in s."""
+        for exchange in self._open.values():
+            if exchange.level == level:
+                yield exchange.index, exchange.due_s - self._zero_s, exchange.first_s
+
+    @property
+    def zero_s(self) -> float:
+        """The run's zero on the monotonic clock; 0 before the journal said it."""
+        return self._zero_s
+
+    def level_start_s(self, number: int) -> float | None:
+        """When a level began, on the run's clock; None: it has not."""
+        begun_s = self._rows.begun_s(number)
+        return None if begun_s is None else begun_s - self._zero_s
+
+    def _body(self, channel: int | None) -> Body:
+        if channel is None:
+            return HttpBody(self.adapter, self.count_tokens)
+        return GrpcBody(self.adapter, self.count_tokens, self._tables.of(channel))
 
     def _close(self, entry: Entry) -> Record:
         exchange = self._open.pop(entry.request)

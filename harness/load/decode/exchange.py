@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from harness.adapter import Adapter
 from harness.answer import Answer
 from harness.load.calls import Planned
-from harness.load.decode.body import HttpBody
+from harness.load.decode.body import Body
 from harness.load.journal import Entry, Kind
 from harness.types import Clock, ErrorClass, Phase, Record, ResponseHead
 
@@ -31,16 +31,17 @@ class Exchange:
 
     Args:
         entry: the DUE entry.
-        make_body: a fresh body, for each time the request is sent.
+        make_body: a fresh body, for each time the request is sent; its argument: the number of the
+            connection of a gRPC call, None for HTTP.
     """
 
-    def __init__(self, entry: Entry, make_body: Callable[[], HttpBody]) -> None:
+    def __init__(self, entry: Entry, make_body: Callable[[int | None], Body]) -> None:
         self.index = entry.request
         self.level = int(entry.extra)
-        self._due_s = entry.t_s
+        self.due_s = entry.t_s
         self._user = int(entry.payload) if entry.payload else None
         self._make_body = make_body
-        self._body = make_body()
+        self._body = make_body(None)
         self._connect_s: float | None = None
         self._sent_s: float | None = None
         self._is_kernel = True
@@ -48,6 +49,12 @@ class Exchange:
         self._reads = 0
         self._attempts = 1
         self._retry_after_s: float | None = None
+
+    @property
+    def first_s(self) -> float | None:
+        """When the first token came, on the run's clock; None: it has not."""
+        answer = self._body.answer
+        return answer.chunk_s[0] if answer is not None and answer.chunk_s else None
 
     def take(self, entry: Entry, zero_s: float) -> None:
         """One entry between DUE and END."""
@@ -61,19 +68,21 @@ class Exchange:
                 self._sent_s = entry.t_s
         elif entry.kind == Kind.CONNECTED:
             self._connect_s = entry.extra
+        elif entry.kind == Kind.CHANNEL:
+            self._body = self._make_body(int(entry.extra))
         elif entry.kind == Kind.RETRY:
-            self._sent_s, self._body = None, self._make_body()
+            self._sent_s, self._body = None, self._make_body(None)
         elif entry.kind == Kind.AGAIN:
             self._attempts += 1
             self._retry_after_s = entry.extra
-            self._body = self._make_body()
+            self._body = self._make_body(None)
 
     def record(
         self, end: Entry, zero_s: float, adapter: Adapter, planned: Planned, place: Place
     ) -> Record:
         """The finished record; `end`: the END entry with the client's reason."""
         reason = end.payload.decode()
-        end_s, due_s = end.t_s - zero_s, self._due_s - zero_s
+        end_s, due_s = end.t_s - zero_s, self.due_s - zero_s
         sent_s = None if self._sent_s is None else self._sent_s - zero_s
         answer = self._finished(reason, end_s, adapter)
         error, message = answer.error, answer.error_message

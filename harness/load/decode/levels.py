@@ -41,6 +41,10 @@ class LevelRows:
         """A LEVEL_BEGIN entry."""
         self._begun[int(entry.extra)] = entry.t_s
 
+    def begun_s(self, number: int) -> float | None:
+        """When a level began, absolute; None: it has not."""
+        return self._begun.get(number)
+
     def end(self, entry: Entry) -> None:
         """A LEVEL entry."""
         self._ends[int(entry.extra)] = (entry.t_s, json_payload(entry))

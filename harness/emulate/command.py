@@ -1,0 +1,122 @@
+"""`bakeoff emulate ENGINE`: serve an engine's wire over the timing model until it is stopped."""
+
+import argparse
+import gc
+import json
+import resource
+import signal
+import socket
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from types import FrameType
+from typing import NoReturn
+
+from harness.emulate.engines import WIRES, wire_class
+from harness.emulate.options import add_options, read_options
+from harness.emulate.server.front import Front
+from harness.emulate.server.loop import Loop
+from harness.emulate.server.pace import Pace
+from harness.emulate.server.player import Player
+from harness.errors import ConfigError
+
+_LAST_PORT = 65535
+
+
+def serve(arguments: Sequence[str], program: str = "bakeoff emulate") -> int:
+    """Serve until SIGTERM or SIGINT, then print what was sent and how late; returns 0.
+
+    Prints first the knobs, then `listening on http://HOST:PORT`. ConfigError for what cannot be
+    served.
+    """
+    options = _parser(program).parse_args(arguments)
+    wire = wire_class(options.engine)
+    conf = read_options(options)
+    listener = _listen(options.host, options.port)
+    host, port = listener.getsockname()[:2]
+    _say(f"emulated {options.engine}: {json.dumps(asdict(conf))}")
+    pace = Pace(conf.speed)
+    player = Player(conf, pace)
+    front = Front(conf, wire(conf, tuple(options.served_names)), player, pace)
+    loop = Loop(listener, front, player)
+
+    def stop(_number: int, _frame: FrameType | None) -> None:
+        loop.stop()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, stop)
+    _say(f"listening on http://{f'[{host}]' if ':' in host else host}:{port}")
+    gc.collect()
+    gc.freeze()
+    gc.disable()  # a collection would hold every stream up; nothing here leaves cycles
+    loop.run()
+    listener.close()
+    _say(json.dumps(summary(player)))
+    return 0
+
+
+def summary(player: Player) -> dict[str, object]:
+    """What was sent, how late, and what it took."""
+    used, late = resource.getrusage(resource.RUSAGE_SELF), player.lateness
+    counters = player.counters
+    return {
+        "requests": dict(player.finished),
+        "tokens": counters.generation,
+        "preemptions": counters.preemptions,
+        "steps": counters.steps,
+        "busy_s": round(counters.busy_s, 3),
+        "events": late.events,
+        "late_p50_s": late.quantile_s(0.5),
+        "late_p99_s": late.quantile_s(0.99),
+        "late_max_s": late.max_s,
+        "cpu_s": used.ru_utime + used.ru_stime,
+    }
+
+
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong in one sentence, as all our commands do."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raise ConfigError."""
+        raise ConfigError(f"{message}; see: {self.prog} --help")
+
+
+def _parser(program: str) -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog=program,
+        usage="%(prog)s ENGINE [OPTION]...",
+        allow_abbrev=False,
+        description="Serve an engine's API over a timing model. All times are the emulated "
+        "engine's own and are divided by --speed.",
+    )
+    parser.add_argument("engine", help=f"which engine's API: {', '.join(sorted(WIRES))}")
+    parser.add_argument("--host", default="127.0.0.1", help="(default: 127.0.0.1)")
+    parser.add_argument("--port", type=int, default=0, help="0: a free one, printed (default)")
+    parser.add_argument(
+        "--served-names",
+        nargs="+",
+        default=[],
+        metavar="NAME",
+        help="names of models and LoRA adapters; left out: every name",
+    )
+    add_options(parser)
+    return parser
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    if not 0 <= port <= _LAST_PORT:  # the socket would be left open
+        raise ConfigError(f"--port={port}: must be between 0 and {_LAST_PORT}")
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=4096)
+    except OSError as error:
+        raise ConfigError(
+            f"--host={host} --port={port}: cannot be served: {error.strerror or error}"
+        ) from error
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()

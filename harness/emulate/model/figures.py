@@ -1,0 +1,28 @@
+"""What the timing model says of itself."""
+
+from dataclasses import dataclass
+
+
+@dataclass(slots=True, kw_only=True)
+class Counters:
+    """Totals since the start, in tokens where no other unit is named.
+
+    `prefix_queries`, `prefix_hits`: prompt tokens looked for in the cache, and found.
+    """
+
+    prompt: int = 0
+    generation: int = 0
+    prefix_queries: int = 0
+    prefix_hits: int = 0
+    preemptions: int = 0
+    steps: int = 0
+    busy_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gauges:
+    """How it stands now. `kv_usage_ratio`: 0..1 of the blocks."""
+
+    running: int
+    waiting: int
+    kv_usage_ratio: float

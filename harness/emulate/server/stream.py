@@ -1,0 +1,45 @@
+"""One answer on its way to a client, and the connection that it goes over."""
+
+import select
+import socket
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from harness.calibrate.server.connection import Connection
+from harness.emulate.model.sequence import Sequence
+from harness.emulate.wires.wire import Ask
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Stream:
+    """An answer under way. `cut_at`: the token in whose place it breaks off, if at all."""
+
+    connection: "ClientConnection"
+    ask: Ask
+    cut_at: int | None = None
+    sequence: Sequence = field(init=False)
+
+
+class Leaver(Protocol):
+    """Who wants to know that a client has gone before its answer was complete."""
+
+    def abandon(self, stream: Stream) -> None:
+        """Nobody waits for this answer any more."""
+
+
+class ClientConnection(Connection):
+    """A connection that tells when it closes under an answer, however it came to close."""
+
+    __slots__ = ("_leaver", "stream")
+
+    def __init__(self, sock: socket.socket, epoll: select.epoll, leaver: Leaver) -> None:
+        super().__init__(sock, epoll)
+        self._leaver = leaver
+        self.stream: Stream | None = None
+
+    def close(self) -> None:
+        """Close, and give up the answer under way."""
+        super().close()
+        stream, self.stream = self.stream, None
+        if stream is not None:
+            self._leaver.abandon(stream)

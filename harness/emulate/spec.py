@@ -1,0 +1,52 @@
+"""How `launch=emulate` starts the stand-in for a run's engine."""
+
+import sys
+from dataclasses import replace
+
+from harness.adapter import ServeContext, ServeSpec
+from harness.config import EmulateConf, EngineConf, RunConf
+from harness.emulate.engines import wire_class
+from harness.emulate.options import written_options
+from harness.errors import ConfigError
+
+_SAME = {  # our knob: the engine's own word for it
+    "slots": "max_running",
+    "max_model_len_tokens": "max_model_len",
+    "tokens_per_step": "tokens_per_step",
+}
+
+
+def emulate_spec(conf: RunConf, ctx: ServeContext) -> ServeSpec:
+    """The command that serves this run's engine, emulated, on the port of `ctx`.
+
+    ConfigError for an engine that cannot be emulated, and for a setting that is given twice.
+    """
+    wire_class(conf.engine.name)
+    knobs = effective(conf.launch.emulate or EmulateConf(), conf.engine)
+    names = [conf.model.served_name or conf.model.name, *conf.scenario.lora]
+    argv = [sys.executable, "-m", "harness.emulate", conf.engine.name]
+    argv += ["--host", ctx.host, "--port", str(ctx.port), "--served-names", *names]
+    host = f"[{ctx.host}]" if ":" in ctx.host else ctx.host
+    return ServeSpec(
+        argv=(*argv, *written_options(knobs)),
+        base_url=f"http://{host}:{ctx.port}",
+        ready_timeout_s=conf.engine.ready_timeout_s,
+        stop_timeout_s=conf.engine.stop_timeout_s,
+    )
+
+
+def effective(emulate: EmulateConf, engine: EngineConf) -> EmulateConf:
+    """The knobs with the engine's settings in the place of those that are not given."""
+    taken: dict[str, object] = {}
+    for knob, word in _SAME.items():
+        ours, theirs = getattr(emulate, knob), getattr(engine, word)
+        if theirs is None:
+            continue
+        if ours not in {None, theirs}:
+            raise ConfigError(
+                f"launch.emulate.{knob}={ours}: but engine.{word}={theirs}; give one of them"
+            )
+        taken[knob] = theirs
+    if emulate.prefix_cache is None:
+        taken["prefix_cache"] = engine.prefix_cache
+    return replace(emulate, **taken)  # type: ignore[arg-type]

@@ -1,0 +1,1 @@
+"""What the engines say on the wire: requests read, answers written. No socket, no clock."""

@@ -1,0 +1,45 @@
+"""Tokens of a prompt without a tokenizer, and how long an answer comes out by itself."""
+
+import math
+from collections.abc import Hashable, Sequence
+from random import Random
+from zlib import crc32
+
+CHARACTERS_A_TOKEN = 4  # of English text, about what tokenizers with 32k to 128k words reach
+
+
+def count_tokens(prompt: str | Sequence[int]) -> int:
+    """One token for each 4 characters begun, at least 1; ids count as they are."""
+    if isinstance(prompt, str):
+        return max(1, -(-len(prompt) // CHARACTERS_A_TOKEN))
+    return max(1, len(prompt))
+
+
+def block_keys(
+    prompt: str | Sequence[int], block_tokens: int, salt: Hashable
+) -> tuple[Hashable, ...]:
+    """A key for each full block of the prompt, equal where all before it is equal too.
+
+    `salt`: what must not share, such as the name of a LoRA adapter.
+    """
+    size = block_tokens * (CHARACTERS_A_TOKEN if isinstance(prompt, str) else 1)
+    keys: list[Hashable] = []
+    key: Hashable = salt
+    for begin in range(0, len(prompt) - size + 1, size):
+        piece = prompt[begin : begin + size]
+        key = hash((key, piece if isinstance(piece, str) else tuple(piece)))
+        keys.append(key)
+    return tuple(keys)
+
+
+def natural_length(prompt: str | Sequence[int], mean_tokens: int, salt: str) -> int:
+    """Tokens of an answer that ends by itself: geometric, the same for the same prompt and salt.
+
+    A constant chance to end at each token is the plainest choice with a known mean.
+    """
+    if mean_tokens <= 1:
+        return 1
+    text = prompt if isinstance(prompt, str) else ",".join(map(str, prompt))
+    random = Random(f"{salt} {crc32(text.encode('utf-8', 'surrogatepass'))}")
+    chance = 1.0 - random.random()  # in (0, 1]
+    return max(1, math.ceil(math.log(chance) / math.log1p(-1.0 / mean_tokens)))

@@ -1,0 +1,42 @@
+"""One worker as its master sees it."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from subprocess import Popen
+from typing import Any
+
+from harness.load.distributed.messages import Piece
+
+
+@dataclass(slots=True, kw_only=True)
+class Member:
+    """A worker. `name`: Locust's for it, None before it has come. `process`: where it is ours.
+
+    `prepared`, `ended`, `tabled`: the last level for which it has its calls, has played it, has
+    handed over its table. `lost`: why it is no longer there. `parts`: of a table that is coming.
+    """
+
+    number: int
+    name: str | None = None
+    host: str = ""
+    process: Popen[bytes] | None = None
+    is_ready: bool = False
+    is_closed: bool = False
+    prepared: int | None = None
+    ended: int | None = None
+    tabled: int | None = None
+    lost: str | None = None
+    pieces: Iterator[Piece] | None = None
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    parts: list[bytes] = field(default_factory=list)
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether it runs on another machine, on a clock of its own."""
+        return self.process is None
+
+    @property
+    def title(self) -> str:
+        """Such as `worker 2 (pid 4711)` or `worker 3 (on node7)`."""
+        where = f"on {self.host or '?'}" if self.process is None else f"pid {self.process.pid}"
+        return f"worker {self.number + 1} ({where})"

@@ -1,0 +1,218 @@
+"""A worker: plays its share of every level, decodes what it measured, hands over tables.
+
+Started by the master on its own machine (`python -m harness.load.worker HOST:PORT PLACE`), or by
+`bakeoff worker` on another one. Between levels nothing of the master's clock is needed.
+"""
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import replace
+from os import getpid
+from pathlib import Path
+from socket import create_connection, gethostname
+from time import monotonic
+from typing import Any, TypeVar
+
+import gevent
+import msgspec
+from gevent.hub import get_hub
+from gevent.queue import Queue
+
+from harness.errors import (
+    BakeoffError,
+    ConfigError,
+    InterruptedRunError,
+    InvalidRunError,
+)
+from harness.load.calls import Calls
+from harness.load.distributed import messages as m
+from harness.load.distributed.piecewise import ReceivedCalls
+from harness.load.distributed.worker_tables import WorkerTables
+from harness.load.job import LevelJob
+from harness.load.locust_users import WorkerUsers
+from harness.load.player import Player, open_job_adapter
+from harness.load.share import Share
+
+_MASTER_GONE_S = 10.0  # a living master is heard every second
+_CONNECT_S = 5.0
+_Expected = TypeVar("_Expected", bound=m.Message)
+
+
+class Worker:
+    """One worker from its first word to its last.
+
+    Args:
+        host: where the master is.
+        port: its port.
+        wait_s: how long it may take to answer.
+        place: its number, where the master started it; None: it comes from elsewhere.
+        folder: where a worker from elsewhere keeps its files for as long as it lives.
+        tell: told in a sentence what it does.
+    """
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        *,
+        wait_s: float,
+        place: int | None,
+        folder: Path,
+        tell: Callable[[str], None],
+    ) -> None:
+        self._address = f"{host}:{port}"
+        self._inbox: Any = Queue()
+        self._place = place
+        self._folder = folder
+        self._tell = tell
+        self._player: Player | None = None
+        self._zero_s = 0.0
+        self._levels: dict[int, LevelJob] = {}
+        self._calls: Calls | None = None
+        self._open = ExitStack()
+        self._tables: WorkerTables | None = None
+        self._link = WorkerUsers(host, port, wait_s=wait_s, receive=self._receive)
+        gevent.spawn(self._watch_master)
+
+    def run(self) -> None:
+        """Work until the master says that all is played; BakeoffError when it cannot be."""
+        try:
+            self._join()
+            while not isinstance(message := self._next(), m.Close):
+                if isinstance(message, m.Prepare):
+                    self._prepare(message)
+                elif isinstance(message, m.Begin):
+                    self._play(message)
+            if self._player is not None:
+                self._player.close()
+            self._say(m.Closed())
+        except BakeoffError as error:
+            self._say(m.Trouble(exit_code=error.exit_code, reason=str(error)))
+            raise
+        finally:
+            self._link.close()
+
+    def interrupt(self) -> None:
+        """End as soon as what runs has been cut off."""
+        self._break_off(InterruptedRunError("interrupted; the run goes on without this worker"))
+
+    def _join(self) -> None:
+        hello = m.Hello(
+            version=m.our_version(), host=gethostname(), pid=getpid(), place=self._place
+        )
+        self._say(hello)
+        welcome = self._expect(m.Welcome)
+        job, worker = welcome.job, welcome.worker
+        if self._place is None:
+            _check_reachable(job.target.host, job.target.port)
+            journal, zero_s = self._folder / "journal.bin", monotonic()
+        else:
+            journal = Path(job.journal).with_name(f"journal.{worker}.bin")
+            zero_s = job.zero_s
+        self._zero_s = zero_s
+        share = Share(worker=worker, workers=job.workers)
+        self._player = Player(job, journal, zero_s=zero_s, users=self._link, share=share)
+        self._tables = WorkerTables(open_job_adapter(job), journal, worker)
+        self._tell(f"joined {self._address} as worker {worker + 1} of {job.workers}")
+        self._say(m.Ready())
+
+    def _prepare(self, message: m.Prepare) -> None:
+        levels = message.levels
+        self._levels = {level.number: level for level in levels.levels}
+        self._open.close()
+        folder = Path(levels.calls)
+        if self._place is None:
+            received = ReceivedCalls(self._folder, message.files)
+            while not received.is_whole:
+                self._say(m.More())
+                received.take(self._expect(m.Piece))
+            folder = received.folder
+        self._calls = self._open.enter_context(Calls(folder))
+        assert self._player is not None
+        assert self._tables is not None
+        self._tables.prepare(levels.levels, self._calls)
+        self._player.settle()  # the first time takes a tenth of a second
+        self._say(m.Ready(number=levels.levels[0].number))
+
+    def _play(self, message: m.Begin) -> None:
+        assert self._player is not None
+        assert self._calls is not None
+        level = self._levels[message.number]
+        self._tell(f"playing {level.name}")
+        is_ours = self._place is not None
+        start_s = message.start_s if is_ours else monotonic() + message.lead_s
+        facts = self._player.play(level, self._calls, start_s)
+        self._player.check_disk()
+        own = replace(
+            facts,
+            start_s=facts.start_s - self._zero_s,
+            window_end_s=facts.window_end_s - self._zero_s,
+            drained_s=facts.drained_s - self._zero_s,
+        )
+        self._say(m.Ended(number=level.number, facts=msgspec.to_builtins(own)))
+        self._hand_over(level.number)
+
+    def _hand_over(self, number: int) -> None:
+        """Decode beside the event loop, so that we are still heard, and send the table."""
+        assert self._tables is not None
+        data: bytes = get_hub().threadpool.apply(self._tables.read_on)
+        for at in range(0, len(data), m.PIECE_BYTES):
+            part, is_last = data[at : at + m.PIECE_BYTES], at + m.PIECE_BYTES >= len(data)
+            self._say(m.TablePart(number=number, data=part, is_last=is_last))
+            if not is_last:
+                self._expect(m.More)
+
+    def _receive(self, data: bytes) -> None:
+        message = m.decoded(data)
+        if isinstance(message, m.Stop) and self._player is not None:
+            self._player.stop(message.number)
+        elif isinstance(message, m.Abort) and self._player is not None:
+            self._player.abort()
+        else:
+            self._inbox.put(message)
+
+    def _next(self) -> m.Message:
+        message: m.Message | BakeoffError = self._inbox.get()
+        if isinstance(message, BakeoffError):
+            raise message
+        if isinstance(message, m.Refused):
+            raise ConfigError(message.reason)
+        return message
+
+    def _expect(self, kind: type[_Expected]) -> _Expected:
+        message = self._next()
+        if not isinstance(message, kind):
+            raise ConfigError(
+                f"{self._address}: said {type(message).__name__} where {kind.__name__} was "
+                "expected; is it a bakeoff master of this version?"
+            )
+        return message
+
+    def _say(self, message: m.Message) -> None:
+        self._link.send(m.encoded(message))
+
+    def _break_off(self, error: BakeoffError) -> None:
+        self._inbox.put(error)
+        if self._player is not None:
+            self._player.abort()
+
+    def _watch_master(self) -> None:
+        while self._link.silent_s < _MASTER_GONE_S:
+            gevent.sleep(1.0)
+        self._break_off(
+            InvalidRunError(
+                f"{self._address}: the master is gone, not heard for {_MASTER_GONE_S:g} s; what "
+                "this worker had not handed over is lost"
+            )
+        )
+
+
+def _check_reachable(host: str, port: int) -> None:
+    """ConfigError if the server to be loaded cannot be reached from this machine."""
+    try:
+        create_connection((host, port), timeout=_CONNECT_S).close()
+    except OSError as error:
+        raise ConfigError(
+            f"launch.base_url: a worker on {gethostname()} cannot reach {host}:{port} "
+            f"({error.strerror or error}); give an address that every worker can reach"
+        ) from error

@@ -1,0 +1,76 @@
+"""An emulated server measured through the real command line, marked as emulated."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from harness.store import open_runs
+from harness.testing.command_line import CommandLine
+from harness.testing.emulated import emulated
+
+pytestmark = [
+    pytest.mark.timeout(300),  # runs wait for one another on a machine
+    pytest.mark.skipif(sys.platform != "linux", reason="the emulator needs epoll"),
+]
+
+
+@pytest.mark.parametrize("route", ["completions", "chat"])
+def test_an_emulated_server_is_measured_and_marked(
+    route: str, bakeoff: CommandLine, tmp_path: Path
+) -> None:
+    knobs = ("--slots", "2", "--step-ms", "10", "--prefill-tokens-per-s", "10000")
+    with emulated(*knobs) as server:
+        ended = bakeoff(
+            "run",
+            "engine=openai",
+            f"engine.route={route}",
+            "+engine.args.ignore_eos=true",
+            "launch=attach",
+            f"launch.base_url={server.base_url}",
+            "model=file",
+            "model.name=anything",
+            "scenario=fixed",
+            "scenario.input_tokens=40",
+            "scenario.output_tokens=8",
+            "load.users=4",
+            "load.duration_s=null",
+            "load.requests=20",
+            "validity.max_lag_s=0.5",
+            "name=emulated",
+        )
+        assert ended.code == 0, ended.err
+        summary = server.stop()
+    (run,) = open_runs(tmp_path / "results").runs
+    assert run.info.emulated is True
+    assert run.info.identity.is_emulated is True
+    assert "emulated" in {doubt.code for doubt in run.info.doubts} or "emulat" in ended.out
+    rows = [row for row in run.requests().to_pylist() if row["phase"] == "measure"]
+    assert [row["error"] for row in rows] == [None] * 20
+    assert {row["output_tokens"] for row in rows} == {8}
+    for row in rows:  # eight steps of at least 10 ms each, never faster
+        assert row["chunk_s"][-1] - row["sent_s"] >= 8 * 0.010
+    assert summary["requests"]["length"] >= 20
+
+
+def test_the_command_serves_until_it_is_stopped(bakeoff: CommandLine) -> None:
+    process = bakeoff.start("emulate", "openai", "--step-ms", "5")
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith('emulated openai: {"slots": null')
+        assert process.stdout.readline().startswith("listening on http://127.0.0.1:")
+        process.terminate()
+        out, err = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert (process.returncode, err) == (0, "")
+    assert '"tokens": 0' in out
+
+
+def test_a_bad_command_is_one_sentence(bakeoff: CommandLine) -> None:
+    ended = bakeoff("emulate", "openai", "--speed", "0")
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.lines == ["bakeoff: --speed=0.0: must be a finite number > 0 (1: real time)"]
+    helped = bakeoff("emulate", "--help")
+    assert helped.code == 0
+    assert "--drift-per-hour" in helped.out
