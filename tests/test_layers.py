@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("harness", "adapters", "scenarios")
 PLAIN = ("harness.types", "harness.errors", "harness.config")
-LEFT = ("engine", "load", "run", "plan", "sweep", "calibrate")
+LEFT = ("engine", "load", "run", "plan", "sweep", "calibrate", "emulate")
 RIGHT = ("analysis", "recommend", "report")
 HEAVY = {"pandas", "matplotlib", "scipy", "sklearn"}
 
@@ -25,6 +25,13 @@ MAY_IMPORT_OF_OURS: Mapping[str, tuple[str, ...]] = {
     "harness/answer.py": ("harness.types", "harness.adapter"),
     "harness/store.py": ("harness.types", "harness.errors"),
     "harness/paths.py": (),
+    "harness/emulate": (
+        "harness.emulate",
+        "harness.adapter",
+        "harness.calibrate.server",  # its connections and its reading of requests
+        "adapters.openai_compatible.EMULATOR",  # the mark that adapters know an emulator by
+        *PLAIN,
+    ),
     "harness/calibrate": (
         "harness.calibrate",
         "harness.engine.facts",

@@ -27,7 +27,8 @@ def measure_point(
     """Play a load, a second time if the first is not good, and compare it with the server's log.
 
     Other work on the machine spoils a try, it does not improve one. `program`: what is run as
-    the client, with the overrides of a run as its arguments. Raises what the client's run ended with, if nothing was measured.
+    the client, with the overrides of a run as its arguments. Raises what the client's run ended
+    with, if nothing was measured.
     """
     for number in range(1, _TRIES + 1):
         point = replace(_play(route, load, cores, program), tries=number)

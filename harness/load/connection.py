@@ -18,12 +18,13 @@ from harness.load import socket_calls
 from harness.load.exchange import Exchange
 from harness.load.framing import Framing
 from harness.load.journal import HEADER, JournalWriter, Kind
-from harness.load.poller import Poller
-from harness.load.stamps import ANCILLARY_BYTES, arrival, enable
+from harness.load.poller import READ_BYTES, Ancillary, Poller
+from harness.load.stamps import Clocks, arrival, enable
 from harness.load.tls import CertificateError, TlsStream
 
+__all__ = ["READ_BYTES", "Connection", "Exchange"]
+
 _RawSocket: Any = gevent.monkey.get_original("socket", "socket")
-READ_BYTES = 64 * 1024  # more, and malloc maps and unmaps memory for every read
 _READ, _READ_USER = int(Kind.READ), int(Kind.READ_USER)
 
 
@@ -40,7 +41,6 @@ class Connection:
 
     __slots__ = (
         "_exchange",
-        "_fd",
         "_framing",
         "_is_sending",
         "_journal",
@@ -65,7 +65,6 @@ class Connection:
         self.sock.setsockopt(IPPROTO_TCP, TCP_NODELAY, 1)
         enable(self.sock)
         self._poller = poller
-        self._fd: int = self.sock.fileno()
         self._journal = journal
         self._framing = Framing()
         self._tls = tls
@@ -99,7 +98,7 @@ class Connection:
         """Listen for the answer and send the request; what goes wrong ends the exchange."""
         if self._tls is not None:
             data = self._tls.encrypt(data)
-        self._poller.set(self._fd, self._reader(exchange))
+        self._poller.listen(self.sock, self._taker(exchange), self._fail)
         self._is_sending, sent_s = True, None
         try:
             sent_s = socket_calls.send(self.sock, data, lambda: bool(exchange.reason))
@@ -111,18 +110,17 @@ class Connection:
         else:
             self._journal.append(Kind.SENT, exchange.index, sent_s)
 
-    def _reader(self, exchange: Exchange) -> Callable[[], None]:
-        """The io callback of an exchange: it runs once a token, so all it needs are its locals."""
-        recv, put, pack = self.sock.recvmsg, self._journal.put, HEADER.pack
+    def _taker(self, exchange: Exchange) -> Callable[[bytes, Ancillary, Clocks], None]:
+        """What takes the reads of an exchange: once a token, so all it needs are its locals."""
+        put, pack = self._journal.put, HEADER.pack
         feed, mask, tls = self._framing.begin(exchange), self._mask, self._tls
         index, kept = exchange.index, exchange.kept
 
-        def on_readable() -> None:
-            t_s, is_more = 0.0, False
+        def take(data: bytes, ancillary: Ancillary, clocks: Clocks) -> None:
+            if exchange.reason:  # it has just ended
+                return
+            t_s, late_s, is_kernel = arrival(ancillary, clocks)
             try:
-                data, ancillary, _, _ = recv(READ_BYTES, ANCILLARY_BYTES)
-                is_more = len(data) == READ_BYTES
-                t_s, late_s, is_kernel = arrival(ancillary)
                 if tls is not None or not data:
                     data = self._decrypted(data, t_s)
                     if not data:
@@ -141,14 +139,10 @@ class Connection:
                     self.finish("complete", t_s)
                 elif tls is not None and tls.is_ended:
                     self._end(t_s)
-            except BlockingIOError:
-                return
             except Exception as error:  # noqa: BLE001 - whatever comes must not stop the loop
-                self._fail(error, exchange, t_s or monotonic())
-            if is_more:  # nobody tells of the rest
-                self._poller.call_again(self._fd)
+                self._fail(error, t_s)
 
-        return on_readable
+        return take
 
     def _decrypted(self, data: bytes, t_s: float) -> bytes:
         """The plain bytes of a read, if there are any yet; the end of file ends the exchange."""
@@ -166,13 +160,14 @@ class Connection:
         is_whole = exchange is not None and exchange.status and not exchange.is_framed
         self.finish("complete" if is_whole else "eof", t_s)
 
-    def _fail(self, error: Exception, exchange: Exchange, t_s: float) -> None:
+    def _fail(self, error: Exception, t_s: float | None = None) -> None:
         self._framing.keeps_alive = False
         reason = f"garbage: {error}"
         if isinstance(error, OSError):
             reason = f"reset: {error.strerror or error}"
         # bytes behind a whole answer only cost the connection
-        self.finish("complete" if exchange.complete else reason, t_s)
+        is_whole = self._exchange is not None and self._exchange.complete
+        self.finish("complete" if is_whole else reason, t_s or monotonic())
 
     def finish(self, reason: str, t_s: float) -> None:
         """End the exchange, once, and wake its greenlet, wherever it waits."""
@@ -180,21 +175,22 @@ class Connection:
         is_whole = exchange is not None and exchange.complete and not self._is_sending
         if reason != "complete" or not is_whole or not self._framing.keeps_alive:
             self.is_alive = False
-            self._poller.drop(self._fd)
+            self._poller.drop(self.sock)
             with suppress(OSError):
                 self.sock.shutdown(SHUT_RDWR)  # wakes a greenlet that waits for the socket
         else:
-            self._poller.set(self._fd, self.close)  # whatever comes now was not asked for
+            # whatever comes now was not asked for
+            self._poller.listen(self.sock, self.close, self.close)
         if exchange is not None:
             exchange.reason, exchange.end_s = reason, t_s
             exchange.waiter.switch(None)
 
-    def close(self) -> None:
+    def close(self, *_: object) -> None:
         """Close the socket, once; the server sees that a running request is cancelled."""
         self.is_alive = False
         if self.sock.fileno() < 0:
             return
-        self._poller.drop(self._fd)
+        self._poller.drop(self.sock)
         self._framing.drop()
         if self._tls is not None:
             with suppress(OSError):

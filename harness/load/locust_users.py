@@ -78,8 +78,8 @@ class WorkerUsers(Users):
     ) -> None:
         self._address = (host, port)
         self._wait_s = wait_s
-        self._heard_s = monotonic()
         super().__init__()
+        self._heard_s = monotonic()
         self._runner.register_message(_KIND, lambda msg, **_: receive(msg.data))
         self._environment.events.heartbeat_received.add_listener(self._hear)
 

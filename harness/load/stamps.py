@@ -17,6 +17,7 @@ _TIMESPEC = struct.Struct("@qq")
 _unpack = _TIMESPEC.unpack
 ANCILLARY_BYTES = 64  # one timespec control message needs 32
 _MAX_LATE_S = 60.0
+Clocks = tuple[float, float]
 _TORN_S = 20e-6  # neighbouring readings further apart than this were interrupted
 
 
@@ -29,23 +30,36 @@ def enable(sock: Any) -> bool:
     return True
 
 
-def arrival(ancillary: Sequence[tuple[int, int, bytes]]) -> tuple[float, float, bool]:
-    """The arrival of the bytes just read, from the control messages of `recvmsg`.
+def read_clocks() -> Clocks:
+    """Both clocks at the same moment: monotonic, wall.
+
+    A process that was interrupted between its two readings would take the pause for lateness, and
+    what it reads for older than it is; so it reads them again.
+    """
+    now_s, wall_s = monotonic(), wall_clock()
+    while (again_s := monotonic()) - now_s > _TORN_S:
+        now_s, wall_s = again_s, wall_clock()
+    return now_s, wall_s
+
+
+def arrival(
+    ancillary: Sequence[tuple[int, int, bytes]], clocks: Clocks | None = None
+) -> tuple[float, float, bool]:
+    """The arrival of bytes, from the control messages of their `recvmsg`.
 
     When several segments are read at once the stamp is the last one's (tcp_recvmsg).
+
+    Args:
+        ancillary: the control messages.
+        clocks: read after the bytes were; several reads may share them. None: read now.
 
     Returns:
         When they arrived (monotonic), how late we read them, and whether the kernel said so. A
         plain tuple: a named one costs half a microsecond, and this is asked once a token.
     """
-    now_s = monotonic()
+    now_s, wall_s = clocks or read_clocks()
     for level, kind, data in ancillary:
         if kind == SO_TIMESTAMPNS and level == SOL_SOCKET and len(data) == _TIMESPEC.size:
-            wall_s = wall_clock()
-            # A process that was interrupted between its two readings would take the pause for
-            # lateness, and the bytes for older than they are.
-            while (again_s := monotonic()) - now_s > _TORN_S:
-                now_s, wall_s = again_s, wall_clock()
             seconds, nanoseconds = _unpack(data)
             late_s = wall_s - seconds - nanoseconds * 1e-9
             if 0.0 <= late_s < _MAX_LATE_S:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from harness.adapter import ServeContext
 from harness.config import LaunchMode
+from harness.emulate.spec import emulate_spec
 from harness.engine.lock import machine_lock
 from harness.engine.ports import choose_port
 from harness.engine.probe import Endpoint
@@ -68,7 +69,7 @@ def _start_and_play(
     with ExitStack() as stack:
         load = stack.enter_context(LoadProcess())  # its imports take a second: beside the engine's
         process, base_url = None, conf.launch.base_url or ""
-        if conf.launch.mode is LaunchMode.PROCESS:
+        if conf.launch.mode is not LaunchMode.ATTACH:
             process, base_url = stack.enter_context(_engine(prepared, folder, lock))
         progress("  starting" if process else "  waiting for an answer")
         endpoint = Endpoint(base_url, api_key=prepared.api_key, tls_verify=conf.launch.tls_verify)
@@ -100,7 +101,10 @@ def _engine(prepared: Prepared, folder: Path, lock: int) -> Iterator[tuple[Engin
         model_path=prepared.model_path,
         threads=conf.engine.threads or spare_threads(),
     )
-    spec = prepared.adapter.serve(conf.engine, conf.model, context)
+    if conf.launch.mode is LaunchMode.EMULATE:
+        spec = emulate_spec(conf, context)
+    else:
+        spec = prepared.adapter.serve(conf.engine, conf.model, context)
     with EngineProcess(
         conf.engine.name,
         spec.argv,

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -107,6 +107,25 @@ def server(names: tuple[str, str]) -> Iterator[None]:
         process.kill()
 
 
+Begin = Callable[..., "subprocess.Popen[str]"]
+
+
+@pytest.fixture
+def begin() -> Iterator[Begin]:
+    """Starts a command of a command line; what still runs at the end of the test is killed."""
+    begun: list[subprocess.Popen[str]] = []
+
+    def start(program: CommandLine, *arguments: str) -> "subprocess.Popen[str]":
+        begun.append(program.start(*arguments))
+        return begun[-1]
+
+    yield start
+    for process in begun:
+        if process.poll() is None:
+            process.kill()
+            process.communicate()
+
+
 @pytest.fixture
 def hosts(names: tuple[str, str], server: None, tmp_path: Path, cache: Path) -> Hosts:
     run, worker = (
@@ -129,9 +148,11 @@ def measured(run: StoredRun) -> list[dict[str, object]]:
     return [row for row in run.requests().to_pylist() if row["phase"] == "measure"]
 
 
-def test_a_worker_on_another_host_plays_its_share(hosts: Hosts, tmp_path: Path) -> None:
+def test_a_worker_on_another_host_plays_its_share(
+    hosts: Hosts, begin: Begin, tmp_path: Path
+) -> None:
     levels = "[{users: 4, requests: 40}, {shape: constant, rate_rps: 20, duration_s: 2}]"
-    started = hosts.run.start("run", *LOAD, "load=levels", f"load.levels={levels}", "name=two")
+    started = begin(hosts.run, "run", *LOAD, "load=levels", f"load.levels={levels}", "name=two")
     worker = hosts.worker("worker", "--master", MASTER, "--wait-s", "200")
     out, err = started.communicate(timeout=200)
     assert started.returncode == 0, err + out
@@ -162,11 +183,11 @@ def test_a_worker_on_another_host_plays_its_share(hosts: Hosts, tmp_path: Path) 
 
 
 def test_a_killed_worker_on_another_host_makes_the_run_invalid(
-    hosts: Hosts, tmp_path: Path
+    hosts: Hosts, begin: Begin, tmp_path: Path
 ) -> None:
     load = ["load=constant", "load.rate_rps=10", "load.duration_s=14", "load.requests=null"]
-    started = hosts.run.start("run", *LOAD, *load, "name=lost")
-    worker = hosts.worker.start("worker", "--master", MASTER, "--wait-s", "200")
+    started = begin(hosts.run, "run", *LOAD, *load, "name=lost")
+    worker = begin(hosts.worker, "worker", "--master", MASTER, "--wait-s", "200")
     assert worker.stdout is not None
     while "playing constant" not in (line := worker.stdout.readline()):
         assert line, "the worker ended before it played"
@@ -189,10 +210,10 @@ def test_a_killed_worker_on_another_host_makes_the_run_invalid(
     assert {row["error"] for row in lost} == {"worker_lost"}
 
 
-def test_a_killed_run_ends_its_worker_on_the_other_host(hosts: Hosts) -> None:
+def test_a_killed_run_ends_its_worker_on_the_other_host(hosts: Hosts, begin: Begin) -> None:
     load = ["load=users", "load.users=2", "load.duration_s=60", "load.requests=null"]
-    started = hosts.run.start("run", *LOAD, *load, "name=killed")
-    worker = hosts.worker.start("worker", "--master", MASTER, "--wait-s", "200")
+    started = begin(hosts.run, "run", *LOAD, *load, "name=killed")
+    worker = begin(hosts.worker, "worker", "--master", MASTER, "--wait-s", "200")
     assert worker.stdout is not None
     while "playing users" not in (line := worker.stdout.readline()):
         assert line, "the worker ended before it played"
@@ -204,10 +225,10 @@ def test_a_killed_run_ends_its_worker_on_the_other_host(hosts: Hosts) -> None:
     assert "Traceback" not in err
 
 
-def test_an_interrupted_worker_ends_cleanly(hosts: Hosts) -> None:
+def test_an_interrupted_worker_ends_cleanly(hosts: Hosts, begin: Begin) -> None:
     load = ["load=users", "load.users=2", "load.duration_s=8", "load.requests=null"]
-    started = hosts.run.start("run", *LOAD, *load, "name=interrupted")
-    worker = hosts.worker.start("worker", "--master", MASTER, "--wait-s", "200")
+    started = begin(hosts.run, "run", *LOAD, *load, "name=interrupted")
+    worker = begin(hosts.worker, "worker", "--master", MASTER, "--wait-s", "200")
     assert worker.stdout is not None
     while "playing users" not in (line := worker.stdout.readline()):
         assert line, "the worker ended before it played"
@@ -220,14 +241,14 @@ def test_an_interrupted_worker_ends_cleanly(hosts: Hosts) -> None:
     assert "ended: interrupted" in err
 
 
-def test_a_server_that_only_its_own_host_reaches_is_refused(hosts: Hosts) -> None:
+def test_a_server_that_only_its_own_host_reaches_is_refused(hosts: Hosts, begin: Begin) -> None:
     local = ["launch.base_url=http://127.0.0.1:8078", "launch.allow_remote=false"]
     command = SERVER.replace(repr(ADDRESSES[0]), "'127.0.0.1'").replace(str(PORT), "8078")
     inside = ["ip", "netns", "exec", hosts.names[0], sys.executable, "-c", command]
     with subprocess.Popen(inside, stdout=subprocess.PIPE) as server:
         assert server.stdout is not None
         server.stdout.readline()
-        started = hosts.run.start("run", *LOAD, *local, "load.users=2", "load.requests=8")
+        started = begin(hosts.run, "run", *LOAD, *local, "load.users=2", "load.requests=8")
         worker = hosts.worker("worker", "--master", MASTER, "--wait-s", "200")
         _, err = started.communicate(timeout=100)
         server.kill()
@@ -276,8 +297,8 @@ def test_an_address_that_is_none_is_refused(bakeoff: CommandLine, address: str) 
     ]
 
 
-def test_a_waiting_worker_can_be_interrupted(bakeoff: CommandLine) -> None:
-    worker = bakeoff.start("worker", "--master", f"127.0.0.1:{free_port()}", "--wait-s", "60")
+def test_a_waiting_worker_can_be_interrupted(bakeoff: CommandLine, begin: Begin) -> None:
+    worker = begin(bakeoff, "worker", "--master", f"127.0.0.1:{free_port()}", "--wait-s", "60")
     assert worker.stdout is not None
     assert "waiting for a master at" in worker.stdout.readline()
     worker.send_signal(signal.SIGINT)
@@ -297,7 +318,7 @@ os._exit(main())  # as the module does
 
 
 def test_another_version_is_refused_by_both_names(
-    bakeoff: CommandLine, fake: list[str], tmp_path: Path
+    bakeoff: CommandLine, begin: Begin, fake: list[str]
 ) -> None:
     port = free_port()
     shared = [
@@ -306,7 +327,7 @@ def test_another_version_is_refused_by_both_names(
         f"load.master_bind=127.0.0.1:{port}",
         "load.worker_wait_s=8",
     ]
-    started = bakeoff.start("run", *fake, *shared)
+    started = begin(bakeoff, "run", *fake, *shared)
     command = [sys.executable, "-c", OTHER_VERSION, f"127.0.0.1:{port}"]
     worker = subprocess.run(command, check=False, capture_output=True, text=True, timeout=100)
     _, err = started.communicate(timeout=100)
