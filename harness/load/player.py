@@ -2,7 +2,6 @@
 
 import gc
 import os
-from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -11,7 +10,6 @@ import gevent
 import msgspec
 from gevent.hub import get_hub
 
-from harness.config import EngineConf, LaunchMode, ModelConf
 from harness.errors import ConfigError, StoreWriteError
 from harness.load import stamps
 from harness.load.arrivals import OpenStage
@@ -19,31 +17,17 @@ from harness.load.calls import Calls
 from harness.load.client import Client, resolve
 from harness.load.closed import ClosedStage
 from harness.load.job import LevelJob, LoadJob
+from harness.load.job_adapter import open_job_adapter
 from harness.load.journal import FLUSH_S, JournalWriter, Kind
+from harness.load.level_facts import LevelFacts
 from harness.load.locust_users import Users
 from harness.load.self_watch import SelfWatch
 from harness.load.sessions import ClosedSessions, Conversation, OpenSessions
 from harness.load.share import Share
 from harness.load.stage import Stage
-from harness.registry import open_adapter
-from harness.types import ClientFacts
 
 _POLL_S = 0.02
 _CUT_OFF = "cut off"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LevelFacts:
-    """How a level went in one process; times absolute on its monotonic clock."""
-
-    start_s: float
-    window_end_s: float
-    drained_s: float
-    played: int
-    exhausted: bool
-    is_cut: bool
-    turns_skipped: int
-    client: ClientFacts
 
 
 class Player:
@@ -202,10 +186,3 @@ class Player:
         self.journal.append_json(Kind.LEVEL, facts.drained_s, stage.level.number, **content)
         self.journal.flush()
         return facts
-
-
-def open_job_adapter(job: LoadJob) -> Any:
-    """The adapter of a job's configuration."""
-    engine = msgspec.convert(job.engine, EngineConf)
-    model = msgspec.convert(job.model, ModelConf)
-    return open_adapter(engine, model, LaunchMode(job.mode))

@@ -53,6 +53,51 @@ def test_an_emulated_server_is_measured_and_marked(
     assert summary["requests"]["length"] >= 20
 
 
+def test_a_run_starts_its_own_emulator_with_the_engines_settings(
+    bakeoff: CommandLine, tmp_path: Path
+) -> None:
+    ended = bakeoff(
+        "run",
+        "engine=openai",
+        "engine.max_running=3",
+        "engine.max_model_len=200",
+        "+engine.args.ignore_eos=true",
+        "launch=emulate",
+        "launch.emulate.step_ms=50",
+        "launch.emulate.speed=10",
+        "model=file",
+        "model.name=tiny",
+        "scenario=fixed",
+        "scenario.input_tokens=40",
+        "scenario.output_tokens=4",
+        "load.users=2",
+        "load.duration_s=null",
+        "load.requests=8",
+        "validity.max_lag_s=0.5",
+        "name=own",
+    )
+    assert ended.code == 0, ended.err
+    (run,) = open_runs(tmp_path / "results").runs
+    assert run.info.emulated is True
+    assert run.info.identity.model == "tiny"
+    assert run.info.identity.max_model_len_tokens == 200
+    assert run.info.time_to_ready_s is not None
+    assert run.info.config["launch"]["emulate"]["speed"] == 10
+    rows = [row for row in run.requests().to_pylist() if row["phase"] == "measure"]
+    assert [row["error"] for row in rows] == [None] * 8
+    log = next((tmp_path / "results").rglob("engine.log")).read_text()
+    assert '"slots": 3, "max_model_len_tokens": 200' in log
+
+
+def test_an_engine_that_cannot_be_emulated_is_refused(bakeoff: CommandLine) -> None:
+    ended = bakeoff("run", "engine=tgi", "launch=emulate", "model=file", "model.name=x")
+    assert ended.code == 2
+    assert "these can be emulated: openai" in ended.err
+    ended = bakeoff("run", "launch.emulate.speed=60")
+    assert (ended.code, "Traceback" in ended.err) == (2, False)
+    assert "launch.emulate" in ended.err
+
+
 def test_the_command_serves_until_it_is_stopped(bakeoff: CommandLine) -> None:
     process = bakeoff.start("emulate", "openai", "--step-ms", "5")
     try:

@@ -29,6 +29,9 @@ NAMES = {
     "memory_growth",
     "lora_spread",
     "tokens_per_hour_cost",
+    "tail_ratio",
+    "prefill_rate",
+    "interactivity",
 }
 
 
@@ -320,3 +323,27 @@ def test_every_measure_that_a_scenario_names_is_known() -> None:
         for name in yaml.safe_load(path.read_text()).get("measures") or ()
     }
     assert named <= NAMES
+
+
+def test_the_tail_over_the_middle(tmp_path: Path) -> None:
+    records = [*answers(400, 1.0), *answers(20, 4.0, first=400)]
+    measure = only(tmp_path, info_of("tail_ratio"), records)
+    assert values(measure)["TTFT, P99 over P50 @ users=1"] == pytest.approx(4.0)
+    assert values(measure)["chunk gap, P99 over P50 @ users=1"] == pytest.approx(1.0)
+    assert measure.says.startswith("TTFT, P99 over P50 is 4")
+
+
+def test_how_fast_prompts_are_read_leaves_out_what_was_cached(tmp_path: Path) -> None:
+    records = answers(5, 0.5, prompt_tokens=110, cached_tokens=10)
+    records = [replace(record, sent_s=record.due_s) for record in records]
+    measure = only(tmp_path, info_of("prefill_rate"), records)
+    assert values(measure) == {
+        "prompt tokens/s of the median request @ users=1": pytest.approx(100 / 0.5)
+    }
+
+
+def test_one_user_beside_all_of_them(tmp_path: Path) -> None:
+    measure = only(tmp_path, info_of("interactivity"), answers(50, 0.1, output_tokens=2))
+    found = values(measure)
+    assert found["one user, median @ users=1"] == pytest.approx(100.0)
+    assert found["all users @ users=1"] == pytest.approx(10.0)

@@ -168,6 +168,11 @@ def test_the_table_says_milliseconds_and_errors(peers: Any, reports: Any, log: A
     ]
 
 
+def test_a_row_of_a_busy_machine_says_so(peers: Any, reports: Any, log: Any) -> None:
+    log.summary["late_p99_s"] = 0.0021
+    assert peers.table([peers.compare("tool", "1.0", said(reports), log)])[2].endswith(" busy")
+
+
 def test_every_tool_is_told_the_same_load(tools: Any, job: Any) -> None:
     told = {name: " ".join(tool.arguments(job)) for name, tool in tools.TOOLS.items()}
     assert "load.users=8 load.requests=24 " in told["ours"]

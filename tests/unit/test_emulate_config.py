@@ -72,8 +72,9 @@ def test_the_longest_request_fits_the_cache() -> None:
 def test_emulate_belongs_to_its_launch_mode() -> None:
     assert LaunchConf(mode=LaunchMode.EMULATE).emulate == EmulateConf()
     assert LaunchConf().emulate is None
+    assert LaunchConf(emulate=None).emulate is None
     with pytest.raises(ConfigError, match=r"launch.emulate: is given; only with launch=emulate"):
-        LaunchConf(emulate=EmulateConf())
+        LaunchConf(emulate=EmulateConf(speed=60.0))
 
 
 def test_the_knobs_are_set_by_overrides() -> None:

@@ -11,6 +11,7 @@ from harness.analysis.scenario_measures.engine import (
     prefix_hit_ratio,
 )
 from harness.analysis.scenario_measures.groups import others_loss, ttft_by_group
+from harness.analysis.scenario_measures.requests import interactivity, prefill_rate, tail_ratio
 from harness.analysis.scenario_measures.runs import PlayedRun
 from harness.analysis.scenario_measures.table import Found, Measure
 from harness.analysis.scenario_measures.turns import lora_spread, turn_ttft
@@ -26,6 +27,9 @@ _MEASURED: Mapping[str, Callable[[Sequence[PlayedRun]], Found]] = {
     "memory_growth": memory_growth,
     "lora_spread": lora_spread,
     "tokens_per_hour_cost": tokens_per_hour_cost,
+    "tail_ratio": tail_ratio,
+    "prefill_rate": prefill_rate,
+    "interactivity": interactivity,
 }
 
 

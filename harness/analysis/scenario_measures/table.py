@@ -88,6 +88,12 @@ MEASURES: tuple[MeasureKind, ...] = (
                 formula="largest over least median TTFT and TPOT of the LoRA adapters"),
     MeasureKind(name="tokens_per_hour_cost", title="Tokens an hour", unit="tokens", better=_HIGH,
                 formula="3600 x output tokens/s; price per hour / tokens an hour x 1e6"),
+    MeasureKind(name="tail_ratio", title="Tail", unit="×", better=_LOW,
+                formula="P99 over P50 of TTFT and of chunk gaps, in each run"),
+    MeasureKind(name="prefill_rate", title="Reading prompts", unit="tokens/s", better=_HIGH,
+                formula="(prompt tokens - those out of the cache) / (first token - sent), median"),
+    MeasureKind(name="interactivity", title="Tokens a second of one user", unit="tokens/s",
+                better=_HIGH, formula="1 / TPOT of the median request, beside output tokens/s"),
 )
 # fmt: on
 

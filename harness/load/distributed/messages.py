@@ -15,7 +15,7 @@ from harness.load.job import LevelsJob, LoadJob
 PIECE_BYTES = 1024 * 1024
 
 
-class _Message(msgspec.Struct, kw_only=True, tag=True):
+class _Message(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """One message; its kind travels as its tag."""
 
 

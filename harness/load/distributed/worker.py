@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from os import getpid
 from pathlib import Path
-from socket import create_connection, gethostname
+from socket import gethostname
 from time import monotonic
 from typing import Any, TypeVar
 
@@ -27,14 +27,15 @@ from harness.errors import (
 from harness.load.calls import Calls
 from harness.load.distributed import messages as m
 from harness.load.distributed.piecewise import ReceivedCalls
+from harness.load.distributed.reach import check_reachable
 from harness.load.distributed.worker_tables import WorkerTables
 from harness.load.job import LevelJob
+from harness.load.job_adapter import open_job_adapter
 from harness.load.locust_users import WorkerUsers
-from harness.load.player import Player, open_job_adapter
+from harness.load.player import Player
 from harness.load.share import Share
 
 _MASTER_GONE_S = 10.0  # a living master is heard every second
-_CONNECT_S = 5.0
 _Expected = TypeVar("_Expected", bound=m.Message)
 
 
@@ -104,7 +105,7 @@ class Worker:
         welcome = self._expect(m.Welcome)
         job, worker = welcome.job, welcome.worker
         if self._place is None:
-            _check_reachable(job.target.host, job.target.port)
+            check_reachable(job.target.host, job.target.port)
             journal, zero_s = self._folder / "journal.bin", monotonic()
         else:
             journal = Path(job.journal).with_name(f"journal.{worker}.bin")
@@ -205,14 +206,3 @@ class Worker:
                 "this worker had not handed over is lost"
             )
         )
-
-
-def _check_reachable(host: str, port: int) -> None:
-    """ConfigError if the server to be loaded cannot be reached from this machine."""
-    try:
-        create_connection((host, port), timeout=_CONNECT_S).close()
-    except OSError as error:
-        raise ConfigError(
-            f"launch.base_url: a worker on {gethostname()} cannot reach {host}:{port} "
-            f"({error.strerror or error}); give an address that every worker can reach"
-        ) from error
