@@ -129,7 +129,8 @@ def test_one_module_imports_locust() -> None:
     assert importers("locust") == {"harness/load/locust_users.py"}
 
 
-IN_A_PROCESS_OF_ITS_OWN = {"harness/testing/loopback.py"}  # tests play with the client in theirs
+# Tests play with the client in a process that is theirs alone.
+IN_A_PROCESS_OF_ITS_OWN = {"harness/testing/loopback.py", "harness/testing/grpc_sender.py"}
 
 
 def test_gevent_stays_in_the_load() -> None:

@@ -63,7 +63,7 @@ class EmulateConf:
     stall_ms: float = _value(500.0, "how long it then stops")
     drift_per_hour: float = _value(0.0, "growth of a step's time each hour, over its first time")
     memory_bytes: int = _value(2**30, "resident memory that it reports at its start")
-    memory_growth_bytes_per_hour: float = _value(0.0, "what it reports more each hour")
+    memory_growth_bytes_per_hour: float = _value(0.0, "what it takes, and reports, more each hour")
 
     def __post_init__(self) -> None:
         for key in ("slots", "max_model_len_tokens", "tokens_per_step", "max_in_flight"):

@@ -99,7 +99,7 @@ class LaunchConf:
     A slash or `/v1` at the end of `base_url` is taken off: the adapter knows its paths.
     `api_key_env`: the name of the environment variable that holds the server's key; the key
     itself is never written anywhere. `tls_verify`: false takes any certificate.
-    `emulate`: what the engine is like that `launch=emulate` plays; None in the other modes.
+    `emulate`: what the engine is like that `launch=emulate` plays; None in a run of another mode.
     """
 
     mode: LaunchMode = LaunchMode.PROCESS
@@ -125,10 +125,8 @@ class LaunchConf:
             raise ConfigError(f"launch.base_url={self.base_url}: only with launch=attach")
         if self.mode is LaunchMode.EMULATE:
             self.emulate = self.emulate or EmulateConf()
-        else:
-            if self.emulate not in (None, EmulateConf()):
-                raise ConfigError("launch.emulate: is given; only with launch=emulate")
-            self.emulate = None
+        elif self.emulate not in (None, EmulateConf()):
+            raise ConfigError("launch.emulate: is given; only with launch=emulate")
         is_name = not self.api_key_env or self.api_key_env.isidentifier()
         allowed = "the name of an environment variable, not the key itself"
         require(is_name, "launch.api_key_env", "(not shown)", allowed)

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from harness.config.checks import Word, require
-from harness.config.engine import EngineConf, LaunchConf, ModelConf
+from harness.config.engine import EngineConf, LaunchConf, LaunchMode, ModelConf
 from harness.config.level import Shape
 from harness.config.limits import HardwareConf, SloConf, ValidityConf
 from harness.config.load import LoadConf, WarmupConf
@@ -52,6 +52,8 @@ class RunConf:
         require(self.seed >= 0, "seed", self.seed, "an integer >= 0")
         is_plain = not self.name or (Path(self.name).name == self.name and self.name[0] != ".")
         require(is_plain, "name", self.name, "a plain folder name, without slashes")
+        if self.launch.mode is not LaunchMode.EMULATE:
+            self.launch.emulate = None  # what is not played belongs in no result
         self._check_lengths()
         self._check_load()
 

@@ -1,30 +1,17 @@
 """The parent's side of the load process: start it early, give it levels, watch the engine."""
 
-import os
-import subprocess
-import sys
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable
 from pathlib import Path
-from queue import Empty, SimpleQueue
-from threading import Thread
+from queue import Empty
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
-import msgspec
-
-from harness.errors import (
-    BakeoffError,
-    ConfigError,
-    InvalidRunError,
-    StoreWriteError,
-)
+from harness.errors import BakeoffError, StoreWriteError
+from harness.load.child_process import ChildProcess, Event
 from harness.load.job import LevelsJob, LoadJob
 
+_ASK_S = 0.1
 _ABORT_WAIT_S = 10.0  # what an interrupted child gets to close its journal
-_ERRORS = {kind.exit_code: kind for kind in (ConfigError, InvalidRunError, StoreWriteError)}
-
-Event = Mapping[str, Any]
 
 
 class LoadProcess:
@@ -34,21 +21,7 @@ class LoadProcess:
     """
 
     def __init__(self) -> None:
-        self._child = subprocess.Popen(
-            [sys.executable, "-m", "harness.load.child"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            start_new_session=True,
-            env={**os.environ, "PYTHONUNBUFFERED": "1"},
-        )
-        self._lines: SimpleQueue[Event | None] = SimpleQueue()
-        self._errors: list[str] = []
-        self._readers = [
-            Thread(target=target, daemon=True) for target in (self._read_events, self._read_errors)
-        ]
-        for reader in self._readers:
-            reader.start()
+        self._child = ChildProcess()
 
     @property
     def pid(self) -> int:
@@ -61,8 +34,8 @@ class LoadProcess:
         StoreWriteError if it cannot be written. What the child cannot do with it (no such host,
         workers that do not come) is raised by the next `play`.
         """
-        self._write(job, path)
-        self._send(f"open {path}")
+        _write(job, path)
+        self._child.send(f"open {path}")
 
     def play(
         self,
@@ -86,29 +59,22 @@ class LoadProcess:
             InvalidRunError: a worker was lost, so that levels were not played.
             KeyboardInterrupt: as it came, once the journal is closed.
         """
-        self._write(levels, path)
-        self._send(f"play {path}")
+        _write(levels, path)
+        self._child.send(f"play {path}")
         try:
             self._watch(on_event, should_abort, should_stop or (lambda: False))
         except KeyboardInterrupt:
-            self._send("abort")
-            self._send("close")
-            with suppress(subprocess.TimeoutExpired):
-                self._child.wait(_ABORT_WAIT_S)
+            self._child.send("abort")
+            self._child.send("close")
+            self._child.wait(_ABORT_WAIT_S)
             raise
 
     def close(self) -> None:
         """End the child in good order: journal flushed and closed; its failure is raised."""
-        self._send("close")
-        while (event := self._lines.get()) is not None:
-            self._raise_error(event)
-        self._check_end()
-
-    def _write(self, job: LoadJob | LevelsJob, path: Path) -> None:
-        try:
-            job.write(path)
-        except OSError as error:
-            raise StoreWriteError(f"{path}: cannot be written: {error.strerror}") from error
+        self._child.send("close")
+        while self._child.event() is not None:
+            continue
+        self._child.check_end()
 
     def _watch(
         self,
@@ -119,70 +85,23 @@ class LoadProcess:
         is_aborting, level, stopped = False, None, None
         while True:
             try:
-                event = self._lines.get(timeout=0.1)
+                event = self._child.event(_ASK_S)
             except Empty:
                 if not is_aborting and should_abort():
                     is_aborting = True
-                    self._send("abort")
+                    self._child.send("abort")
                 if level not in {None, stopped} and should_stop():
                     stopped = level
-                    self._send(f"stop {level}")
+                    self._child.send(f"stop {level}")
                 continue
             if event is None:
-                self._check_end()
-                raise BakeoffError("the load process ended before its levels")
-            self._raise_error(event)
+                self._child.check_end()
+                raise BakeoffError("the load process ended before its levels did")
             if event.get("event") == "level":
                 level = event["level"]
             on_event(event)
             if event.get("event") == "played":
                 return
-
-    @staticmethod
-    def _raise_error(event: Event) -> None:
-        if event.get("event") == "error":
-            raise _ERRORS.get(event["exit_code"], BakeoffError)(event["message"])
-
-    def _check_end(self) -> None:
-        code = self._child.wait()
-        self._join_readers()  # its last words may still be on their way
-        if code:
-            last = self._errors[-1] if self._errors else "it said nothing"
-            raise BakeoffError(f"the load process ended with {code}: {last}")
-
-    def _send(self, line: str) -> None:
-        assert self._child.stdin is not None
-        try:
-            self._child.stdin.write(f"{line}\n".encode())
-            self._child.stdin.flush()
-        except BrokenPipeError:
-            self._drain_events()
-            self._check_end()
-
-    def _drain_events(self) -> None:
-        """Raise what the child said of its end, if it said something."""
-        self._join_readers()
-        with suppress(Empty):
-            while (event := self._lines.get_nowait()) is not None:
-                self._raise_error(event)
-
-    def _read_events(self) -> None:
-        assert self._child.stdout is not None
-        for line in self._child.stdout:
-            try:
-                self._lines.put(msgspec.json.decode(line, type=dict))
-            except msgspec.DecodeError:  # a library's own words
-                self._errors.append(line.decode(errors="replace").rstrip())
-        self._lines.put(None)
-
-    def _read_errors(self) -> None:
-        assert self._child.stderr is not None
-        for line in self._child.stderr:
-            self._errors.append(line.decode(errors="replace").rstrip())
-
-    def _join_readers(self) -> None:
-        for reader in self._readers:
-            reader.join(timeout=1.0)
 
     def __enter__(self) -> Self:
         return self
@@ -193,15 +112,11 @@ class LoadProcess:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._child.poll() is None:
-            self._child.kill()
-        self._child.wait()
-        self._join_readers()
-        if any(reader.is_alive() for reader in self._readers):
-            return  # a worker that has not noticed yet holds the pipe
-        for pipe in (self._child.stdin, self._child.stdout, self._child.stderr):
-            if pipe is not None:
-                try:
-                    pipe.close()
-                except BrokenPipeError:
-                    continue
+        self._child.kill()
+
+
+def _write(job: LoadJob | LevelsJob, path: Path) -> None:
+    try:
+        job.write(path)
+    except OSError as error:
+        raise StoreWriteError(f"{path}: cannot be written: {error.strerror}") from error

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 from difflib import get_close_matches
+from types import UnionType
 from typing import get_args, get_origin, get_type_hints
 
 from hydra.errors import OverrideParseException
@@ -86,6 +87,8 @@ def _keys_at(path: str) -> list[str]:
     node: type = RunConf
     for part in path.split(".") if path else []:
         hint = get_type_hints(node).get(part) if is_dataclass(node) else None
+        if isinstance(hint, UnionType):  # `Conf | None`
+            hint = get_args(hint)[0]
         if hint is None or get_origin(hint) or get_args(hint):
             return []
         node = hint

@@ -276,8 +276,8 @@ def test_a_master_that_is_not_there_is_said_in_a_sentence(bakeoff: CommandLine) 
     assert ended.code == 2
     assert ended.lines == [
         (
-            f"bakeoff: --master 127.0.0.1:{port}: no bakeoff master answers there within 1 s; start "
-            "the run with load.remote_workers first, or wait longer with --wait-s"
+            f"bakeoff: --master 127.0.0.1:{port}: no bakeoff master answers there within 1 s; "
+            "start the run with load.remote_workers first, or wait longer with --wait-s"
         )
     ]
 

@@ -71,18 +71,26 @@ def test_the_longest_request_fits_the_cache() -> None:
 
 def test_emulate_belongs_to_its_launch_mode() -> None:
     assert LaunchConf(mode=LaunchMode.EMULATE).emulate == EmulateConf()
-    assert LaunchConf().emulate is None
-    assert LaunchConf(emulate=None).emulate is None
+    assert LaunchConf(mode=LaunchMode.EMULATE, emulate=None).emulate == EmulateConf()
+    other = RunConf(model=ModelConf(name="m"), load=LoadConf(users=1, requests=1))
+    assert other.launch.emulate is None
     with pytest.raises(ConfigError, match=r"launch.emulate: is given; only with launch=emulate"):
         LaunchConf(emulate=EmulateConf(speed=60.0))
 
 
 def test_the_knobs_are_set_by_overrides() -> None:
     register_schemas()
-    overrides = ["engine=openai", "launch=emulate", "launch.emulate.speed=60", "model=file"]
-    with initialize_config_dir(str(Path(conf_dir()).resolve()), version_base=None):
-        config = compose("config", overrides=[*overrides, "model.name=m"])
-    assert to_run_conf(config).launch.emulate == EmulateConf(speed=60.0)
+
+    def composed(*overrides: str) -> RunConf:
+        with initialize_config_dir(str(Path(conf_dir()).resolve()), version_base=None):
+            return to_run_conf(compose("config", overrides=["engine=openai", *overrides]))
+
+    conf = composed("launch=emulate", "launch.emulate.speed=60")
+    assert conf.launch.emulate == EmulateConf(speed=60.0)
+    assert composed("launch=emulate").launch.emulate == EmulateConf()
+    assert composed("launch=process").launch.emulate is None
+    with pytest.raises(ConfigError, match=r"launch.emulate: is given; only with launch=emulate"):
+        composed("launch.emulate.speed=60")
 
 
 def test_options_say_what_the_knobs_are() -> None:

@@ -21,7 +21,11 @@ from harness.testing.played import closed, play_job, read_played, write_job
 from harness.testing.scripted import Script, ScriptedServer, Step
 
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
-SCRIPTS: Mapping[str, Script] = {"/fast": (ANSWER,), "/silent": (Step.HANG,), "/slow": (0.05, ANSWER)}
+SCRIPTS: Mapping[str, Script] = {
+    "/fast": (ANSWER,),
+    "/silent": (Step.HANG,),
+    "/slow": (0.05, ANSWER),
+}
 LONG = closed("long", 0, 400, 2, think_s=30.0, duration_s=60.0)
 
 

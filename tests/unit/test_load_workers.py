@@ -344,5 +344,5 @@ def test_workers_that_do_not_come_are_asked_for_by_name(
 def test_an_address_that_is_taken_is_named(tmp_path: Path, server: ScriptedServer) -> None:
     settings = {"remote_workers": 1, "master_bind": f"127.0.0.1:{server.port}"}
     written = write(tmp_path, server.port, [closed("x", 0, 4, 2)], **settings)
-    with LoadProcess() as load, pytest.raises(ConfigError, match="load.master_bind=127.0.0.1:"):
+    with LoadProcess() as load, pytest.raises(ConfigError, match=r"load.master_bind=127.0.0.1:"):
         play(written, load)

@@ -14,6 +14,7 @@ from harness.emulate.server.stream import ClientConnection, Stream
 from harness.emulate.wires.wire import Ask
 
 _HOUR_S = 3600.0
+_LEAK_BYTES = 1 << 20
 
 
 class Player:
@@ -33,6 +34,7 @@ class Player:
         self._model = EngineModel(conf)
         self._due_s: float | None = None  # of the step that has begun
         self._ready: list[tuple[Stream, bytes]] = []
+        self._leaked: list[bytes] = []
 
     @property
     def counters(self) -> Counters:
@@ -49,8 +51,16 @@ class Player:
 
     def memory_bytes(self) -> int:
         """The resident memory that the emulated engine claims."""
-        hours = self._pace.now_s() / _HOUR_S
-        return int(self._conf.memory_bytes + self._conf.memory_growth_bytes_per_hour * hours)
+        return int(self._conf.memory_bytes + self._grown_bytes)
+
+    @property
+    def _grown_bytes(self) -> float:
+        return self._conf.memory_growth_bytes_per_hour * self._pace.now_s() / _HOUR_S
+
+    def _leak(self) -> None:
+        """Really take what the engine is to grow by, written to, so that it is resident."""
+        while len(self._leaked) * _LEAK_BYTES < self._grown_bytes:
+            self._leaked.append(b"\x01" * _LEAK_BYTES)
 
     def late_s(self) -> float | None:
         """P99 of how late tokens were sent, in real seconds; None if there were none."""
@@ -128,6 +138,7 @@ class Player:
         connection.stream = None
         connection.is_busy = False
         self._end(stream, stream.ask.finish_reason)
+        self._leak()
         self.on_complete(connection)
 
     def _end(self, stream: Stream, reason: str) -> None:

@@ -1,7 +1,5 @@
 """The workers of a master: those it starts, those that join, those that are gone."""
 
-import os
-import sys
 from collections.abc import Callable, Iterator
 from time import monotonic
 
@@ -19,6 +17,8 @@ from harness.load.locust_users import MasterLink
 
 _POLL_S = 0.02
 _START_S = 60.0  # what a worker of ours may take to start; two seconds are usual
+_CLOSE_S = 10.0
+_DISMISS_S = 0.2  # until words to other machines have left this process
 _EVERYWHERE = {"*", "0.0.0.0", "::", "[::]"}  # noqa: S104 - compared with, not bound to
 
 
@@ -53,7 +53,7 @@ class Workers:
         self._began_s = monotonic()
         local_host = "127.0.0.1" if host in _EVERYWHERE else host
         for member in self._members[: job.workers - job.remote_workers]:
-            member.process = _start(f"{local_host}:{self._link.port}", member.number)
+            member.start(f"{local_host}:{self._link.port}")
 
     @property
     def alive(self) -> list[Member]:
@@ -96,6 +96,12 @@ class Workers:
         for member in self._members:
             self.send(member, message)
 
+    def dismiss(self) -> None:
+        """Have all end now; what they still have to say is not waited for."""
+        self.tell(m.Abort())
+        self.tell(m.Close())
+        gevent.sleep(_DISMISS_S)
+
     def gone(self) -> Iterator[tuple[Member, str]]:
         """Those that were there and no longer are, and how that was seen."""
         for member in self.alive:
@@ -107,12 +113,19 @@ class Workers:
             elif member.name is not None and self._link.is_missing(member.name):
                 yield member, "was not heard for 4 s"
 
-    def end(self, wait_s: float) -> None:
-        """Wait for local workers to end, then kill what is left of them."""
+    def end(self, check: Callable[[], None]) -> None:
+        """Wait until all have closed what they had open, then kill what is left of ours.
+
+        `check`: asked again and again; may raise.
+        """
+        until_s = monotonic() + _CLOSE_S
+        while monotonic() < until_s and not all(member.is_closed for member in self.alive):
+            gevent.sleep(_POLL_S)
+            check()
         for member in self._members:
-            if member.process is not None:
+            if member.process is not None and member.process.poll() is None:
                 try:
-                    member.process.wait(timeout=max(0.1, wait_s))
+                    member.process.wait(timeout=1.0)
                 except subprocess.TimeoutExpired:
                     member.process.kill()
 
@@ -184,12 +197,3 @@ class Workers:
             return self._members[place]
         free = (one for one in self._members if one.is_remote and one.name is None)
         return next(free, None)
-
-
-def _start(address: str, place: int) -> subprocess.Popen:
-    ours = ["--parent", str(os.getpid()), "--place", str(place)]
-    return subprocess.Popen(
-        [sys.executable, "-m", "harness.load.worker", address, *ours],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-    )

@@ -1,36 +1,29 @@
 """The master: plays nothing itself, but has its workers play every level together.
 
-It begins a level in all of them at one moment, waits until all have drained it and handed over
-their tables, and notices a worker that is gone: by its end on this machine, by its silence
-elsewhere. What the others measure is kept; after the level in which one was lost no other is
-played, since it would be another load.
+It begins a level in all of them at one moment and waits until all have drained it and handed over
+their tables. When one is gone the others play the level to its end, and all that was measured is
+kept; no other level is played then, since it would be another load.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from time import monotonic
 
 import gevent
 
-from harness.errors import (
-    BakeoffError,
-    ConfigError,
-    InvalidRunError,
-    StoreWriteError,
-)
+from harness.errors import BakeoffError, ConfigError, InvalidRunError, StoreWriteError
 from harness.load.calls import Calls
 from harness.load.distributed import messages as m
 from harness.load.distributed.crew import Workers
 from harness.load.distributed.handed_over import HandedOver, LostWorker, WorkerFacts
 from harness.load.distributed.member import Member
-from harness.load.distributed.piecewise import pieces, small_files
+from harness.load.distributed.piecewise import due_by, pieces, small_files
+from harness.load.errors import raised
 from harness.load.job import LevelJob, LevelsJob, LoadJob
 from harness.load.share import Share
 
 _POLL_S = 0.02
 _LEAD_S = 0.2  # what a message to all workers may take before their level begins
-_CLOSE_S = 10.0
-_ERRORS = {kind.exit_code: kind for kind in (ConfigError, InvalidRunError, StoreWriteError)}
 
 
 class Master:
@@ -68,8 +61,7 @@ class Master:
                     self._play(level)
                     gevent.sleep(self._job.settle_s)
         except BakeoffError:
-            self._workers.tell(m.Abort())
-            self._workers.tell(m.Close())
+            self._workers.dismiss()
             raise
 
     def stop(self, number: int) -> None:
@@ -84,11 +76,7 @@ class Master:
     def close(self) -> None:
         """Have all workers end in good order."""
         self._workers.tell(m.Close())
-        until_s = monotonic() + _CLOSE_S
-        while monotonic() < until_s and not all(w.is_closed for w in self._workers.alive):
-            gevent.sleep(_POLL_S)
-            self._check()
-        self._workers.end(until_s - monotonic())
+        self._workers.end(self._check)
 
     def _prepare(self, levels: LevelsJob) -> None:
         first = levels.levels[0].number
@@ -132,20 +120,17 @@ class Master:
                 number=level.number,
                 t_s=monotonic() - self._job.zero_s,
                 reason=text,
-                due=list(self._due_of(member, level)) if member.is_remote else (),
+                due=self._due_of(member, level) if member.is_remote else (),
             )
             self._write(lambda: self._files.write_lost(lost))
 
-    def _due_of(self, member: Member, level: LevelJob) -> Iterator[tuple[int, float]]:
+    def _due_of(self, member: Member, level: LevelJob) -> list[tuple[int, float]]:
         """What of an open level this worker should have sent by now, on the run's clock."""
         assert self._calls is not None
-        start_s, now_s = self._start_s - self._job.zero_s, monotonic() - self._start_s
-        end_s = now_s if level.duration_s is None else min(now_s, level.duration_s)
         share = Share(worker=member.number, workers=self._job.workers)
-        for index in share.places(level) if not level.lanes else ():
-            due_s = self._calls[index].due_s
-            if due_s is not None and due_s < end_s:
-                yield index, start_s + due_s
+        start_s = self._start_s - self._job.zero_s
+        due = due_by(self._calls, level, share, monotonic() - self._start_s)
+        return [(index, start_s + due_s) for index, due_s in due]
 
     def _refuse_if_lost(self, left: int) -> None:
         lost = self._workers.lost
@@ -200,11 +185,11 @@ class Master:
         member.tabled = part.number
 
     def _take_trouble(self, member: Member, trouble: m.Trouble) -> None:
-        kind = _ERRORS.get(trouble.exit_code)
-        if kind is None or kind is InvalidRunError:
-            self._lose(member, f"ended: {trouble.reason}")
+        error = raised(trouble.exit_code, f"{member.title}: {trouble.reason}")
+        if isinstance(error, ConfigError | StoreWriteError):
+            self._trouble = error
         else:
-            self._trouble = kind(f"{member.title}: {trouble.reason}")
+            self._lose(member, f"ended: {trouble.reason}")
 
     def _write(self, write: Callable[[], None]) -> None:
         try:

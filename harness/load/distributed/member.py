@@ -1,9 +1,12 @@
 """One worker as its master sees it."""
 
+import os
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from subprocess import Popen
 from typing import Any
+
+from gevent import subprocess
 
 from harness.load.distributed.messages import Piece
 
@@ -19,7 +22,7 @@ class Member:
     number: int
     name: str | None = None
     host: str = ""
-    process: Popen[bytes] | None = None
+    process: Any = None
     is_ready: bool = False
     is_closed: bool = False
     prepared: int | None = None
@@ -29,6 +32,15 @@ class Member:
     pieces: Iterator[Piece] | None = None
     facts: Mapping[str, Any] = field(default_factory=dict)
     parts: list[bytes] = field(default_factory=list)
+
+    def start(self, master: str) -> None:
+        """Start its process on this machine, to work for the master at `HOST:PORT`."""
+        ours = ["--parent", str(os.getpid()), "--place", str(self.number)]
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "harness.load.worker", master, *ours],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+        )
 
     @property
     def is_remote(self) -> bool:

@@ -30,6 +30,15 @@ def pieces(calls: Calls, levels: Sequence[LevelJob], share: Share) -> Iterator[P
     yield Piece(data=data, is_last=True)
 
 
+def due_by(calls: Calls, level: LevelJob, share: Share, at_s: float) -> Iterator[tuple[int, float]]:
+    """Which arrivals of an open level a worker had to send by then, each with its due time."""
+    end_s = at_s if level.duration_s is None else min(at_s, level.duration_s)
+    for index in share.places(level) if not level.lanes else ():
+        due_s = calls[index].due_s
+        if due_s is not None and due_s < end_s:
+            yield index, due_s
+
+
 class ReceivedCalls:
     """Puts pieces together to a calls folder that has holes where other workers' calls are.
 

@@ -1,4 +1,4 @@
-"""Whether a worker's machine reaches the server at all: asked before its share of the load fails."""
+"""Whether a worker's machine reaches the server at all, before its whole share fails."""
 
 from socket import create_connection, gethostname
 

@@ -11,32 +11,21 @@ from os import getpid
 from pathlib import Path
 from socket import gethostname
 from time import monotonic
-from typing import Any, TypeVar
 
-import gevent
 import msgspec
 from gevent.hub import get_hub
-from gevent.queue import Queue
 
-from harness.errors import (
-    BakeoffError,
-    ConfigError,
-    InterruptedRunError,
-    InvalidRunError,
-)
+from harness.errors import BakeoffError, InterruptedRunError
 from harness.load.calls import Calls
 from harness.load.distributed import messages as m
+from harness.load.distributed.contact import MasterContact
 from harness.load.distributed.piecewise import ReceivedCalls
 from harness.load.distributed.reach import check_reachable
 from harness.load.distributed.worker_tables import WorkerTables
 from harness.load.job import LevelJob
 from harness.load.job_adapter import open_job_adapter
-from harness.load.locust_users import WorkerUsers
 from harness.load.player import Player
 from harness.load.share import Share
-
-_MASTER_GONE_S = 10.0  # a living master is heard every second
-_Expected = TypeVar("_Expected", bound=m.Message)
 
 
 class Worker:
@@ -61,8 +50,6 @@ class Worker:
         folder: Path,
         tell: Callable[[str], None],
     ) -> None:
-        self._address = f"{host}:{port}"
-        self._inbox: Any = Queue()
         self._place = place
         self._folder = folder
         self._tell = tell
@@ -72,37 +59,38 @@ class Worker:
         self._calls: Calls | None = None
         self._open = ExitStack()
         self._tables: WorkerTables | None = None
-        self._link = WorkerUsers(host, port, wait_s=wait_s, receive=self._receive)
-        gevent.spawn(self._watch_master)
+        self._master = MasterContact(host, port, wait_s=wait_s, on_urgent=self._take_urgent)
 
     def run(self) -> None:
         """Work until the master says that all is played; BakeoffError when it cannot be."""
         try:
             self._join()
-            while not isinstance(message := self._next(), m.Close):
+            while not isinstance(message := self._master.next(), m.Close):
                 if isinstance(message, m.Prepare):
                     self._prepare(message)
                 elif isinstance(message, m.Begin):
                     self._play(message)
             if self._player is not None:
                 self._player.close()
-            self._say(m.Closed())
+            self._master.say(m.Closed())
         except BakeoffError as error:
-            self._say(m.Trouble(exit_code=error.exit_code, reason=str(error)))
+            self._master.say(m.Trouble(exit_code=error.exit_code, reason=str(error)))
             raise
         finally:
-            self._link.close()
+            self._master.close()
 
     def interrupt(self) -> None:
         """End as soon as what runs has been cut off."""
-        self._break_off(InterruptedRunError("interrupted; the run goes on without this worker"))
+        self._master.break_off(
+            InterruptedRunError("interrupted; the run goes on without this worker")
+        )
 
     def _join(self) -> None:
         hello = m.Hello(
             version=m.our_version(), host=gethostname(), pid=getpid(), place=self._place
         )
-        self._say(hello)
-        welcome = self._expect(m.Welcome)
+        self._master.say(hello)
+        welcome = self._master.expect(m.Welcome)
         job, worker = welcome.job, welcome.worker
         if self._place is None:
             check_reachable(job.target.host, job.target.port)
@@ -112,10 +100,10 @@ class Worker:
             zero_s = job.zero_s
         self._zero_s = zero_s
         share = Share(worker=worker, workers=job.workers)
-        self._player = Player(job, journal, zero_s=zero_s, users=self._link, share=share)
+        self._player = Player(job, journal, zero_s=zero_s, users=self._master.users, share=share)
         self._tables = WorkerTables(open_job_adapter(job), journal, worker)
-        self._tell(f"joined {self._address} as worker {worker + 1} of {job.workers}")
-        self._say(m.Ready())
+        self._tell(f"joined {self._master.address} as worker {worker + 1} of {job.workers}")
+        self._master.say(m.Ready())
 
     def _prepare(self, message: m.Prepare) -> None:
         levels = message.levels
@@ -125,15 +113,15 @@ class Worker:
         if self._place is None:
             received = ReceivedCalls(self._folder, message.files)
             while not received.is_whole:
-                self._say(m.More())
-                received.take(self._expect(m.Piece))
+                self._master.say(m.More())
+                received.take(self._master.expect(m.Piece))
             folder = received.folder
         self._calls = self._open.enter_context(Calls(folder))
         assert self._player is not None
         assert self._tables is not None
         self._tables.prepare(levels.levels, self._calls)
         self._player.settle()  # the first time takes a tenth of a second
-        self._say(m.Ready(number=levels.levels[0].number))
+        self._master.say(m.Ready(number=levels.levels[0].number))
 
     def _play(self, message: m.Begin) -> None:
         assert self._player is not None
@@ -150,7 +138,7 @@ class Worker:
             window_end_s=facts.window_end_s - self._zero_s,
             drained_s=facts.drained_s - self._zero_s,
         )
-        self._say(m.Ended(number=level.number, facts=msgspec.to_builtins(own)))
+        self._master.say(m.Ended(number=level.number, facts=msgspec.to_builtins(own)))
         self._hand_over(level.number)
 
     def _hand_over(self, number: int) -> None:
@@ -159,50 +147,14 @@ class Worker:
         data: bytes = get_hub().threadpool.apply(self._tables.read_on)
         for at in range(0, len(data), m.PIECE_BYTES):
             part, is_last = data[at : at + m.PIECE_BYTES], at + m.PIECE_BYTES >= len(data)
-            self._say(m.TablePart(number=number, data=part, is_last=is_last))
+            self._master.say(m.TablePart(number=number, data=part, is_last=is_last))
             if not is_last:
-                self._expect(m.More)
+                self._master.expect(m.More)
 
-    def _receive(self, data: bytes) -> None:
-        message = m.decoded(data)
-        if isinstance(message, m.Stop) and self._player is not None:
-            self._player.stop(message.number)
-        elif isinstance(message, m.Abort) and self._player is not None:
-            self._player.abort()
+    def _take_urgent(self, what: m.Stop | m.Abort | BakeoffError) -> None:
+        if self._player is None:
+            return
+        if isinstance(what, m.Stop):
+            self._player.stop(what.number)
         else:
-            self._inbox.put(message)
-
-    def _next(self) -> m.Message:
-        message: m.Message | BakeoffError = self._inbox.get()
-        if isinstance(message, BakeoffError):
-            raise message
-        if isinstance(message, m.Refused):
-            raise ConfigError(message.reason)
-        return message
-
-    def _expect(self, kind: type[_Expected]) -> _Expected:
-        message = self._next()
-        if not isinstance(message, kind):
-            raise ConfigError(
-                f"{self._address}: said {type(message).__name__} where {kind.__name__} was "
-                "expected; is it a bakeoff master of this version?"
-            )
-        return message
-
-    def _say(self, message: m.Message) -> None:
-        self._link.send(m.encoded(message))
-
-    def _break_off(self, error: BakeoffError) -> None:
-        self._inbox.put(error)
-        if self._player is not None:
             self._player.abort()
-
-    def _watch_master(self) -> None:
-        while self._link.silent_s < _MASTER_GONE_S:
-            gevent.sleep(1.0)
-        self._break_off(
-            InvalidRunError(
-                f"{self._address}: the master is gone, not heard for {_MASTER_GONE_S:g} s; what "
-                "this worker had not handed over is lost"
-            )
-        )

@@ -65,4 +65,3 @@ def work() -> int:
             return error.exit_code
     primer.close()
     return 0
-
