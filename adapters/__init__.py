@@ -20,6 +20,11 @@ class Entry:
 
 ADAPTERS: Mapping[str, Entry] = MappingProxyType(
     {
+        "deepspeed_mii": Entry(
+            target="adapters.deepspeed_mii:DeepSpeedMiiAdapter",
+            summary="DeepSpeed-MII's gRPC stream",
+            launch=("attach",),
+        ),
         "llamacpp": Entry(
             target="adapters.llamacpp:LlamaCppAdapter",
             summary="llama.cpp's server, out of the xllamacpp wheel or a llama-server binary",

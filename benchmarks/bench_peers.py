@@ -22,7 +22,7 @@ from peers_process import NoResultError, run_limited
 from peers_tools import TOOLS, environment_of
 from peers_truth import Row, compare, table
 
-from harness.calibrate.cores import Cores, choose_cores, pinned
+from harness.calibrate.cores import Cores, choose_cores
 from harness.calibrate.server.log import read_log
 from harness.calibrate.server.running import running_server
 from harness.errors import EnvironmentInstallError
@@ -45,16 +45,21 @@ def measure(name: str, environment: Path, args: argparse.Namespace, folder: Path
         )
         argv = tool.argv(environment, job)
         print(f"\n{name}: {shlex.join(argv)}", flush=True)
-        with pinned(cores.client):
-            run_limited(
-                argv, folder, limit_s=args.timeout_s, env=tool.env, good_codes=tool.good_codes
-            )
+        others_ratio = run_limited(
+            argv,
+            folder,
+            cpu=cores.client,
+            limit_s=args.timeout_s,
+            env=tool.env,
+            good_codes=tool.good_codes,
+        )
     try:
         said = tool.read(folder)
     except (OSError, ValueError, LookupError, TypeError) as error:
         raise NoResultError(f"its report cannot be read: {error!r}") from error
     version = version_in(environment, tool.distribution) or "?"
-    return compare(name, version, said, read_log(folder / "server.log"))
+    log = read_log(folder / "server.log")
+    return compare(name, version, said, log, others_ratio=others_ratio)
 
 
 def _tools(text: str) -> list[str]:

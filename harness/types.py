@@ -291,6 +291,7 @@ class Capabilities:
     prefix_cache_off: bool
     tokenize_route: bool
     metrics: bool
+    wire: Wire = Wire.HTTP
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -35,8 +35,8 @@ MAY_IMPORT_OF_OURS: Mapping[str, tuple[str, ...]] = {
     "harness/calibrate": (
         "harness.calibrate",
         "harness.engine.facts",
-        "harness.load.grpc_call",  # frames and messages: one spelling of the protocol for both ends
-        "harness.load.http2",
+        "harness.grpc.call",  # frames and messages: one spelling of the protocol for both ends
+        "harness.grpc.frames",
         "harness.errors",
         "harness.paths",
         "harness.store",

@@ -40,11 +40,20 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """A complete HTTP answer, whatever its status. `elapsed_s`: from the call to its end."""
+    """A complete answer, whatever its status. `elapsed_s`: from the call to its end.
+
+    `messages`: of a gRPC call, in place of the body.
+    """
 
     head: ResponseHead
     body: bytes
     elapsed_s: float
+    messages: tuple[bytes, ...] = ()
+
+    @property
+    def pieces(self) -> tuple[bytes, ...]:
+        """What a decoder is fed, one after another."""
+        return self.messages or (self.body,)
 
     @property
     def is_ok(self) -> bool:

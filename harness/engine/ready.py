@@ -10,10 +10,11 @@ from dataclasses import dataclass
 
 from harness.adapter import Adapter
 from harness.engine import ports
+from harness.engine.grpc_probe import grpc_call
 from harness.engine.probe import Answer, Endpoint, NoAnswer, call
 from harness.engine.process import EngineProcess
 from harness.errors import BakeoffError, ConfigError, NotReadyError
-from harness.types import ChunkKind, EngineIdentity, ErrorClass, Request
+from harness.types import ChunkKind, EngineIdentity, ErrorClass, Request, Wire
 
 POLL_S = 0.1
 PROBE_TIMEOUT_S = 5.0
@@ -91,7 +92,9 @@ class _Watch:
                 return health
             self._is_healthy = True
         # A first answer may compile or capture graphs: it gets all the time that is left.
-        answer = call(self._endpoint, self._adapter.encode(_WARMUP), max(left_s, POLL_S))
+        first = self._adapter.encode(_WARMUP)
+        ask = grpc_call if first.wire is Wire.GRPC else call
+        answer = ask(self._endpoint, first, max(left_s, POLL_S))
         if isinstance(answer, NoAnswer):
             self._is_healthy = "health" not in self._adapter.probes
             return answer
@@ -115,7 +118,8 @@ class _Watch:
 def _first_token_problem(adapter: Adapter, answer: Answer) -> Answer | NoAnswer | None:
     """None if the answer holds what a result needs: no error, and a count of its tokens."""
     decoder = adapter.decoder(answer.head)
-    chunks = [*decoder.feed(answer.body), *decoder.end()]
+    chunks = [chunk for piece in answer.pieces for chunk in decoder.feed(piece)]
+    chunks += decoder.end()
     if not answer.is_ok:
         return answer
     for chunk in chunks:

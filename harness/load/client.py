@@ -57,7 +57,7 @@ class Client:
         self._retries = retries
         self._key = target.api_key
         self._pool = Pool(target, journal, timeout_s=timeout_s, stats=self.stats)
-        self._pace = Pace(journal)
+        self._pace = Pace(journal, self.stats)
 
     def send(self, index: int, data: bytes, *, keep: bool = False) -> Ended:
         """Play one request to its end; returns when and why it ended.

@@ -17,10 +17,10 @@ from typing import Any
 import gevent.monkey
 from gevent.hub import get_hub
 
+from harness.grpc.client import Http2Client
 from harness.load import socket_calls
 from harness.load.exchange import Exchange
 from harness.load.grpc_reader import READ_BYTES, broken_by, reader
-from harness.load.http2_client import Http2Client
 from harness.load.journal import JournalWriter, Kind
 from harness.load.stamps import enable
 

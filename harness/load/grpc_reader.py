@@ -4,8 +4,8 @@ from collections.abc import Callable
 from time import monotonic
 from typing import Any
 
+from harness.grpc.client import Http2Client
 from harness.load.exchange import Exchange
-from harness.load.http2_client import Http2Client
 from harness.load.journal import HEADER, Kind
 from harness.load.stamps import ANCILLARY_BYTES, arrival
 

@@ -12,24 +12,29 @@ import gevent.monkey
 from gevent.hub import get_hub
 
 from harness.load.journal import JournalWriter
+from harness.load.stats import ClientStats
 
-PAUSE_S = 0.0005
-_BUSY_PER_S = 8000.0  # pieces of the journal, two a read: below, tokens come singly anyway
+PAUSE_S = 0.001
+_BUSY_PER_S = 8000.0  # reads: with fewer the process has time to be woken for each
+_MAX_STREAM_PER_S = 0.2 / PAUSE_S  # reads of one stream: with more of them chunks would merge
+_PIECES = 2  # of the journal, for a read
 _LOOK_S = 0.02
 _sleep: Any = gevent.monkey.get_original("time", "sleep")
 
 
 class Pace:
-    """Pauses the event loop before it looks for what has come, if much does.
+    """Pauses the event loop before it looks for what has come, if much does, of many streams.
 
     Args:
         journal: how fast it grows says how much comes.
+        stats: says of how many requests.
     """
 
-    def __init__(self, journal: JournalWriter) -> None:
+    def __init__(self, journal: JournalWriter, stats: ClientStats) -> None:
         self._journal = journal
+        self._stats = stats
         self._seen = journal.pending
-        self._look_s = monotonic() + _LOOK_S
+        self._since_s = monotonic()
         self._is_busy = False
         loop = get_hub().loop
         self._watcher: Any = loop.prepare(ref=False)
@@ -43,10 +48,15 @@ class Pace:
 
     def _before_poll(self) -> None:
         now_s = monotonic()
-        if now_s >= self._look_s:
-            pending, span_s = self._journal.pending, now_s - self._look_s + _LOOK_S
-            if pending >= self._seen:  # else it was flushed in between
-                self._is_busy = (pending - self._seen) / span_s > _BUSY_PER_S
-            self._seen, self._look_s = pending, now_s + _LOOK_S
+        if now_s - self._since_s > _LOOK_S:
+            self._look(now_s)
         if self._is_busy:
             _sleep(PAUSE_S)
+
+    def _look(self, now_s: float) -> None:
+        pending = self._journal.pending
+        if pending >= self._seen:  # else it was flushed in between
+            reads_per_s = (pending - self._seen) / _PIECES / (now_s - self._since_s)
+            is_slow_each = reads_per_s <= _MAX_STREAM_PER_S * self._stats.in_flight
+            self._is_busy = reads_per_s > _BUSY_PER_S and is_slow_each
+        self._seen, self._since_s = pending, now_s

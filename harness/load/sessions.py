@@ -12,11 +12,11 @@ from typing import Any
 import msgspec
 
 from harness.adapter import Adapter
+from harness.grpc.call import grpc_bytes
 from harness.load.arrivals import OpenStage
 from harness.load.calls import http_bytes
 from harness.load.client import Ended
 from harness.load.closed import ClosedStage
-from harness.load.grpc_call import grpc_bytes
 from harness.load.job import Target
 from harness.load.share import turns_at
 from harness.load.stage import Stage

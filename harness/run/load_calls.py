@@ -9,9 +9,9 @@ import msgspec
 from harness.adapter import Adapter
 from harness.config import RunConf, Shape, WarmupMode
 from harness.errors import StoreWriteError
+from harness.grpc.call import grpc_bytes
 from harness.load.calls import Planned, PlannedCall, http_bytes, write_calls
 from harness.load.decode import PlayedLevel
-from harness.load.grpc_call import grpc_bytes
 from harness.load.job import Lane, LevelJob, LevelsJob, Target
 from harness.plan.level import PlannedLevel
 from harness.plan.tokenizer import Tokenizer

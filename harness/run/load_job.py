@@ -1,13 +1,14 @@
 """What holds for a whole load: the server, the limits in time, the clock's zero."""
 
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from harness.config import RunConf
 from harness.errors import ConfigError
 from harness.load.job import LoadJob, Target
+from harness.types import Wire
 
 _PORTS = {"http": 80, "https": 443}
 
@@ -39,8 +40,10 @@ def load_target(conf: RunConf, base_url: str) -> Target:
     )
 
 
-def load_job(conf: RunConf, base_url: str, folder: Path) -> LoadJob:
+def load_job(conf: RunConf, base_url: str, folder: Path, wire: Wire = Wire.HTTP) -> LoadJob:
     """What holds for all levels, its clock started now; `folder` gets the journal.
+
+    `wire`: what the adapter's calls are written as.
 
     Raises:
         ConfigError: as `load_target`.
@@ -48,7 +51,7 @@ def load_job(conf: RunConf, base_url: str, folder: Path) -> LoadJob:
     load = conf.load
     return LoadJob(
         zero_s=time.monotonic(),
-        target=load_target(conf, base_url),
+        target=replace(load_target(conf, base_url), wire=wire),
         journal=str(folder / "journal.bin"),
         request_timeout_s=load.request_timeout_s,
         drain_timeout_s=load.drain_timeout_s,

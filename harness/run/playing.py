@@ -46,7 +46,8 @@ class Playing:
             KeyboardInterrupt: as it came.
         """
         prepared = self.prepared
-        job = load_job(prepared.conf, self.endpoint.base_url, self.folder)
+        wire = prepared.adapter.capabilities.wire
+        job = load_job(prepared.conf, self.endpoint.base_url, self.folder, wire)
         telemetry = Telemetry(prepared.adapter, self.endpoint, self.process, zero_s=job.zero_s)
         telemetry.watch_client(self.load.pid)
         telemetry.start()

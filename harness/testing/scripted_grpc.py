@@ -7,8 +7,8 @@ from time import monotonic
 
 import hpack
 
-from harness.load.grpc_call import CONTENT_TYPE, header_block, pack_message
-from harness.load.http2 import (
+from harness.grpc.call import CONTENT_TYPE, header_block, pack_message
+from harness.grpc.frames import (
     END_HEADERS,
     END_STREAM,
     PREFACE,

@@ -1,6 +1,7 @@
 import argparse
 import importlib
 import json
+import os
 import sys
 import time
 from pathlib import Path
@@ -52,6 +53,11 @@ def job(commands: Any, tmp_path: Path) -> Any:
         requests_per_stream=3,
         ramp_s=2.0,
     )
+
+
+@pytest.fixture
+def cpu() -> int:
+    return min(os.sched_getaffinity(0))
 
 
 @pytest.fixture
@@ -137,13 +143,13 @@ def test_a_cancelled_run_and_a_missing_report_are_refused(reports: Any, tmp_path
 
 
 def test_the_truth_is_of_the_last_answered_requests(peers: Any, reports: Any, log: Any) -> None:
-    row = peers.compare("tool", "1.0", said(reports), log)
+    row = peers.compare("tool", "1.0", said(reports), log, others_ratio=0.01)
     assert (row.true_ttft_p50_s, row.true_ttft_p99_s, row.true_between_p99_s) == (0.5, 0.75, 1.0)
 
 
 def test_the_truth_follows_what_the_tool_means(peers: Any, reports: Any, log: Any) -> None:
     mean = said(reports, between=reports.Between.MEAN)
-    assert peers.compare("tool", "1.0", mean, log).true_between_p99_s == 0.625
+    assert peers.compare("tool", "1.0", mean, log, others_ratio=0.01).true_between_p99_s == 0.625
 
 
 @pytest.mark.parametrize("requests", [0, 4])
@@ -151,14 +157,16 @@ def test_a_report_of_other_requests_is_refused(
     peers: Any, reports: Any, log: Any, requests: int
 ) -> None:
     with pytest.raises(peers.NoResultError, match=f"{requests} requests of 3 answered"):
-        peers.compare("tool", "1.0", said(reports, requests=requests), log)
+        peers.compare("tool", "1.0", said(reports, requests=requests), log, others_ratio=0.01)
 
 
 def test_the_table_says_milliseconds_and_errors(peers: Any, reports: Any, log: Any) -> None:
-    head, names, line = peers.table([peers.compare("tool", "1.0", said(reports), log)])
+    head, names, line = peers.table(
+        [peers.compare("tool", "1.0", said(reports), log, others_ratio=0.01)]
+    )
     assert line.replace("|", " ").split() == [
         *("tool", "1.0", "2", "1", "750.0", "500.0", "+250.0", "1750.0", "750.0", "+1000.0"),
-        *("500.0", "1000.0", "-500.0", "gap", "0.00"),
+        *("500.0", "1000.0", "-500.0", "gap", "0.00", "1.0%"),
     ]
     assert [k for k, c in enumerate(line) if c == "|"] == [
         k for k, c in enumerate(head) if c == "|"
@@ -169,8 +177,12 @@ def test_the_table_says_milliseconds_and_errors(peers: Any, reports: Any, log: A
 
 
 def test_a_row_of_a_busy_machine_says_so(peers: Any, reports: Any, log: Any) -> None:
+    row = peers.compare("tool", "1.0", said(reports), log, others_ratio=0.031)
+    assert peers.table([row])[2].endswith(" 3.1% busy")
     log.summary["late_p99_s"] = 0.0021
-    assert peers.table([peers.compare("tool", "1.0", said(reports), log)])[2].endswith(" busy")
+    assert peers.table([peers.compare("tool", "1.0", said(reports), log, others_ratio=0.01)])[
+        2
+    ].endswith(" busy")
 
 
 def test_every_tool_is_told_the_same_load(tools: Any, job: Any) -> None:
@@ -212,7 +224,9 @@ def is_alive(pid: int) -> bool:
         return False
 
 
-def test_a_tool_that_does_not_end_is_ended_with_its_children(peers: Any, tmp_path: Path) -> None:
+def test_a_tool_that_does_not_end_is_ended_with_its_children(
+    peers: Any, tmp_path: Path, cpu: int
+) -> None:
     code = (
         "import pathlib, subprocess, sys\n"
         "child = subprocess.Popen([sys.executable, '-c', 'input()'], stdin=subprocess.PIPE)\n"
@@ -221,7 +235,7 @@ def test_a_tool_that_does_not_end_is_ended_with_its_children(peers: Any, tmp_pat
         "child.wait()"
     )
     with pytest.raises(peers.NoResultError, match="not done after 5 s: waiting"):
-        peers.run_limited([sys.executable, "-c", code], tmp_path, limit_s=5.0)
+        peers.run_limited([sys.executable, "-c", code], tmp_path, cpu=cpu, limit_s=5.0)
     child = int((tmp_path / "child").read_text())
     deadline_s = time.monotonic() + 10.0
     while is_alive(child) and time.monotonic() < deadline_s:
@@ -229,12 +243,22 @@ def test_a_tool_that_does_not_end_is_ended_with_its_children(peers: Any, tmp_pat
     assert not is_alive(child)
 
 
-def test_the_last_words_of_a_tool_are_its_reason(peers: Any, tmp_path: Path) -> None:
+def test_the_last_words_of_a_tool_are_its_reason(peers: Any, tmp_path: Path, cpu: int) -> None:
     code = "print('one\\ntwo\\n\\nthree\\nfour'); raise SystemExit(3)"
     argv = [sys.executable, "-c", code]
     with pytest.raises(peers.NoResultError, match=r"code 3: two / three / four$"):
-        peers.run_limited(argv, tmp_path, limit_s=60.0)
-    peers.run_limited(argv, tmp_path, limit_s=60.0, good_codes=(0, 3))
+        peers.run_limited(argv, tmp_path, cpu=cpu, limit_s=60.0)
+    others = peers.run_limited(argv, tmp_path, cpu=cpu, limit_s=60.0, good_codes=(0, 3))
+    assert 0.0 <= others <= 1.0
+
+
+def test_a_tool_runs_on_its_core_alone_and_we_do_not_stay_there(
+    peers: Any, tmp_path: Path, cpu: int
+) -> None:
+    before = os.sched_getaffinity(0)
+    code = f"import os; raise SystemExit(os.sched_getaffinity(0) != {{{cpu}}})"
+    peers.run_limited([sys.executable, "-c", code], tmp_path, cpu=cpu, limit_s=60.0)
+    assert os.sched_getaffinity(0) == before
 
 
 def test_the_tokenizer_counts_words_and_comes_back(peers: Any, tmp_path: Path) -> None:

@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.load import http2
-from harness.load.grpc_call import grpc_bytes, pack_message
-from harness.load.http2 import (
+from harness.grpc import frames as http2
+from harness.grpc.call import grpc_bytes, pack_message
+from harness.grpc.client import Http2Client
+from harness.grpc.frames import (
     ACK,
     END_HEADERS,
     END_STREAM,
@@ -20,7 +21,6 @@ from harness.load.http2 import (
     FramingError,
     frame,
 )
-from harness.load.http2_client import Http2Client
 from harness.testing.scripted_grpc import grpc_data, grpc_head, grpc_trailers
 from harness.types import HttpCall, Wire
 

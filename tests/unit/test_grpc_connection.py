@@ -13,9 +13,10 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from harness.load import http2, stamps
-from harness.load.grpc_call import pack_message
-from harness.load.http2 import ACK, END_HEADERS, END_STREAM, FrameType, frame
+from harness.grpc import frames as http2
+from harness.grpc.call import pack_message
+from harness.grpc.frames import ACK, END_HEADERS, END_STREAM, FrameType, frame
+from harness.load import stamps
 from harness.load.journal import Kind
 from harness.testing.grpc_sender import GrpcSender
 from harness.testing.scripted import Script, Step

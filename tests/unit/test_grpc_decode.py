@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.adapter import Adapter
-from harness.load import http2
-from harness.load.grpc_call import MessageCutter, pack_message
-from harness.load.grpc_decode import GrpcBody, HeaderTables
-from harness.load.grpc_kept import read_grpc_answer
-from harness.load.http2 import END_HEADERS, END_STREAM, FrameType, frame
+from harness.grpc import frames as http2
+from harness.grpc.call import MessageCutter, pack_message
+from harness.grpc.decode import GrpcBody, HeaderTables
+from harness.grpc.frames import END_HEADERS, END_STREAM, FrameType, frame
+from harness.grpc.kept import read_grpc_answer
 from harness.testing.scripted_grpc import grpc_data, grpc_head, grpc_trailers
 from harness.types import Chunk, ChunkKind, ErrorClass, ResponseHead
 

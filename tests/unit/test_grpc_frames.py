@@ -10,15 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.errors import ConfigError
-from harness.load import http2
-from harness.load.grpc_call import (
+from harness.grpc import frames as http2
+from harness.grpc.call import (
     MessageCutter,
     MessageError,
     grpc_bytes,
     header_frame,
     pack_message,
 )
-from harness.load.http2 import Frame, FrameCutter, FrameType, FramingError
+from harness.grpc.frames import Frame, FrameCutter, FrameType, FramingError
 from harness.types import HttpCall, Wire
 
 CALL = HttpCall(path="/p.S/M", body=b"hello", headers={"X-Own": "1"}, wire=Wire.GRPC)

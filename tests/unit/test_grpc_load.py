@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
+from adapters.mii_wire import STREAM_PATH, read_reply, request_message
 from harness.adapter import Adapter
 from harness.calibrate.server.log import read_log
-from harness.calibrate.server.mii import STREAM_PATH, read_reply, request_message
 from harness.calibrate.server.running import running_server
+from harness.grpc.call import grpc_bytes
 from harness.load.calls import Planned, PlannedCall, write_calls
 from harness.load.decode import JournalDecoder, PlayedLevel
-from harness.load.grpc_call import grpc_bytes
 from harness.load.job import LevelsJob, LoadJob, Target
 from harness.load.journal import Kind
 from harness.testing.played import Played, WrittenLoad, closed, play_job

@@ -14,10 +14,7 @@ import h2.events
 import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
-from harness.calibrate.server.grpc import GrpcFront
-from harness.calibrate.server.log import OutcomeCode, StreamLog
-from harness.calibrate.server.loop import StreamServer
-from harness.calibrate.server.mii import (
+from adapters.mii_wire import (
     STREAM_PATH,
     Reply,
     read_reply,
@@ -26,10 +23,13 @@ from harness.calibrate.server.mii import (
     request_message,
     token_reply,
 )
-from harness.calibrate.server.protobuf import BadMessageError
+from adapters.protobuf import BadMessageError
+from harness.calibrate.server.grpc import GrpcFront
+from harness.calibrate.server.log import OutcomeCode, StreamLog
+from harness.calibrate.server.loop import StreamServer
+from harness.grpc.call import MessageCutter, pack_message
+from harness.grpc.decode import GrpcBody, HeaderTables
 from harness.load import stamps
-from harness.load.grpc_call import MessageCutter, pack_message
-from harness.load.grpc_decode import GrpcBody, HeaderTables
 from harness.load.journal import Kind
 from harness.testing.grpc_sender import GrpcSender
 from harness.types import Chunk, ChunkKind, ErrorClass, ResponseHead

@@ -10,15 +10,17 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import psutil
 import pytest
 
-from harness.errors import BakeoffError, StoreWriteError
+from harness.errors import BakeoffError, ConfigError, StoreWriteError
 from harness.load.driver import LoadProcess
-from harness.load.job import read_job, read_levels
-from harness.load.journal import Kind
+from harness.load.job import LevelsJob, Target, read_job, read_levels
+from harness.load.journal import Kind, json_payload
 from harness.testing.played import closed, play_job, read_played, write_job
 from harness.testing.scripted import Script, ScriptedServer, Step
+from harness.types import ClientFacts
 
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
 SCRIPTS: Mapping[str, Script] = {
@@ -139,6 +141,77 @@ def test_a_killed_child_is_an_error_with_its_reason(tmp_path: Path, server: Scri
     played = read_played(job)
     assert len(played.of(Kind.END)) >= 1  # what was flushed is there
     assert played.of(Kind.LEVEL) == []
+    (begin,) = played.of(Kind.LEVEL_BEGIN)  # so that the level has a row nevertheless
+    assert (int(begin.extra), json_payload(begin)) == (0, {"name": "x"})
+    assert begin.t_s <= min(entry.t_s for entry in played.of(Kind.DUE))
+
+
+def test_enough_seen_closes_the_window_and_drains_what_is_under_way(
+    tmp_path: Path, server: ScriptedServer
+) -> None:
+    paths = ["/slow"] * 1000
+    levels = [closed("seen", 0, 998, 2, duration_s=60.0), closed("after", 998, 2, 1)]
+    job = write_job(tmp_path, server.port, paths, levels)
+    limit = len(server.seen) + 6
+    asked: list[float] = []
+
+    def enough() -> bool:
+        if len(server.seen) >= limit and not asked:
+            asked.append(time.monotonic())
+            return True
+        return False
+
+    played = play_job(job, should_stop=enough)
+    seen = played.level(0)
+    assert seen["is_cut"]
+    assert not seen["exhausted"]
+    assert 6 <= seen["played"] < 900
+    assert asked[0] <= seen["window_end_s"] < asked[0] + 2.0
+    assert max(e.t_s for e in played.of(Kind.DUE) if e.extra == 0) <= seen["window_end_s"]
+    assert {e.payload for e in played.of(Kind.END)} == {b"complete"}  # none was cut off
+    assert (played.level(1)["played"], played.level(1)["is_cut"]) == (2, False)
+
+
+def test_levels_can_be_played_as_they_are_found(tmp_path: Path, server: ScriptedServer) -> None:
+    paths = ["/fast"] * 12
+    job = write_job(tmp_path, server.port, paths, [closed("a", 0, 4, 1), closed("b", 4, 8, 1)])
+    before = server.connections
+    with LoadProcess() as load:
+        load.open(job.job, tmp_path / "job.json")
+        for level in job.levels.levels:
+            one = LevelsJob(calls=job.levels.calls, levels=(level,))
+            load.play(
+                one, tmp_path / "one.json", on_event=lambda _: None, should_abort=lambda: False
+            )
+            assert read_played(job).level(level.number)["played"] == level.count  # told by now
+        load.close()
+    assert server.connections == before + 1  # one client for all of them
+    assert len(read_played(job).of(Kind.OPEN)) == 1
+
+
+def test_what_the_client_saw_of_itself_is_told_with_each_level(
+    tmp_path: Path, server: ScriptedServer
+) -> None:
+    levels = [closed("two", 0, 8, 2), closed("one", 8, 4, 1)]
+    played = play_job(write_job(tmp_path, server.port, ["/slow"] * 12, levels))
+    two, one = (msgspec.convert(played.level(i)["client"], ClientFacts) for i in (0, 1))
+    assert (two.connects, one.connects) == (2, 0)
+    assert (two.peak_in_flight, one.peak_in_flight) == (2, 1)
+    for facts in (two, one):
+        assert facts.cpu_s is not None
+        assert 0 < facts.cpu_s < 5.0
+        assert facts.stall_p99_s is not None
+        assert facts.stall_max_s is not None
+        assert 0 <= facts.stall_p99_s <= facts.stall_max_s < 5.0
+        assert 0 <= facts.clock_step_s < 1.0
+        assert (facts.retries, facts.workers, facts.workers_lost) == (0, 1, 0)
+
+
+def test_a_host_that_is_not_known_is_named(tmp_path: Path, server: ScriptedServer) -> None:
+    target = Target(host="nowhere.invalid", port=80)
+    job = write_job(tmp_path, server.port, ["/fast"], [LONG], target=target)
+    with pytest.raises(ConfigError, match=r"launch.base_url: .* nowhere.invalid is not known"):
+        play_job(job)
 
 
 def test_the_childs_last_words_are_in_the_error(tmp_path: Path, server: ScriptedServer) -> None:

@@ -89,3 +89,31 @@ def test_what_is_no_journal_of_this_version_is_refused(tmp_path: Path, content: 
 def test_a_journal_that_was_never_flushed_is_empty(tmp_path: Path) -> None:
     (tmp_path / "j").write_bytes(b"")
     assert list(read_entries(tmp_path / "j")) == []
+
+
+def test_put_and_pending_hold_across_flushes(tmp_path: Path) -> None:
+    journal = JournalWriter(tmp_path / "j")
+    put = journal.put
+    assert journal.pending == 1  # the magic
+    for t_s in (1.0, 2.0):
+        put(HEADER.pack(Kind.READ, 7, t_s, 0.5, 2))
+        put(b"ab")
+        journal.flush()
+        assert journal.pending == 0
+    journal.close()
+    assert list(read_entries(tmp_path / "j")) == [
+        Entry(Kind.READ, 7, 1.0, 0.5, b"ab"),
+        Entry(Kind.READ, 7, 2.0, 0.5, b"ab"),
+    ]
+
+
+def test_a_full_disk_is_kept_as_the_error_and_nothing_more_is_written() -> None:
+    journal = JournalWriter(Path("/dev/full"))
+    journal.append(Kind.SENT, 1, 1.0)
+    journal.flush()
+    assert journal.error is not None
+    assert journal.error.strerror == "No space left on device"
+    journal.append(Kind.SENT, 2, 1.0)
+    journal.flush()
+    assert journal.pending == 0  # a load that goes on must not fill the memory instead
+    journal.close()

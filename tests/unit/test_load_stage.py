@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.load.job import LevelJob
+from harness.load.job import Lane, LevelJob
 from harness.load.journal import Kind
 from harness.testing.played import Played, closed, play_job, write_job
 from harness.testing.scripted import ScriptedServer, Step
@@ -195,3 +195,58 @@ def test_an_answer_with_an_error_status_is_an_answer_to_the_client(tmp_path: Pat
         assert server.connections == 1
     assert {e.payload for e in played.of(Kind.END)} == {b"complete"}
     assert len(played.of(Kind.END)) == 4  # not hammered: at 0, 0.05, 0.15 and 0.35 s
+
+
+def test_each_lane_has_its_own_users_and_its_own_calls(tmp_path: Path) -> None:
+    lanes = (
+        Lane(first=0, count=400, users=3, name="light"),
+        Lane(first=400, count=100, users=1, name="heavy"),
+    )
+    level = LevelJob(number=0, name="mixed", first=0, count=500, lanes=lanes, duration_s=1.0)
+    paths = ["/fast"] * 400 + ["/slow"] * 100
+    with ScriptedServer({**SCRIPTS, "/fast": (0.01, ANSWER)}) as server:
+        played = play_job(write_job(tmp_path, server.port, paths, [level]))
+    users: dict[bytes, list[int]] = {}
+    for entry in played.of(Kind.DUE):
+        users.setdefault(entry.payload, []).append(entry.request)
+    assert sorted(users) == [b"0", b"1", b"2", b"3"]
+    light = sorted(request for user in (b"0", b"1", b"2") for request in users[user])
+    assert light == list(range(len(light)))
+    assert users[b"3"] == list(range(400, 400 + len(users[b"3"])))
+    assert len(light) > 3 * len(users[b"3"]) >= 6
+    assert (played.level()["exhausted"], played.level()["is_cut"]) == (False, False)
+
+
+def test_a_lane_without_calls_ends_the_level_for_all(tmp_path: Path) -> None:
+    lanes = (Lane(first=0, count=4, users=1), Lane(first=4, count=100, users=1))
+    level = LevelJob(number=0, name="mixed", first=0, count=104, lanes=lanes)
+    with ScriptedServer(SCRIPTS) as server:
+        played = play_job(write_job(tmp_path, server.port, ["/slow"] * 104, [level]))
+    others = [e.request for e in played.of(Kind.DUE) if e.request >= 4]
+    assert [e.request for e in played.of(Kind.DUE) if e.request < 4] == [0, 1, 2, 3]
+    assert 3 <= len(others) <= 6
+    assert all(due_of(played, r) <= played.level()["window_end_s"] for r in others)
+    assert {played.reason(r) for r in others} == {"complete"}
+
+
+def test_many_arrivals_at_one_moment_are_all_started(tmp_path: Path) -> None:
+    level = LevelJob(number=0, name="burst", first=0, count=60, duration_s=0.5)
+    due_s = [0.1] * 30 + [0.2] * 30
+    with ScriptedServer(SCRIPTS) as server:
+        played = play_job(write_job(tmp_path, server.port, ["/slow"] * 60, [level], due_s=due_s))
+    start_s = played.level()["start_s"]
+    assert [due_of(played, r) - start_s for r in range(60)] == pytest.approx(due_s)
+    assert min(sent_of(played, r) for r in range(30, 60)) > max(
+        due_of(played, r) for r in range(30)
+    )
+    assert played.level()["client"]["peak_in_flight"] >= 30
+    assert {played.reason(r) for r in range(60)} == {"complete"}
+
+
+def test_what_is_due_at_the_end_or_after_it_is_not_sent(tmp_path: Path) -> None:
+    level = LevelJob(number=0, name="open", first=0, count=4, duration_s=0.2)
+    due_s = [0.0, 0.19, 0.2, 0.3]
+    with ScriptedServer(SCRIPTS) as server:
+        played = play_job(write_job(tmp_path, server.port, ["/fast"] * 4, [level], due_s=due_s))
+    assert [e.request for e in played.of(Kind.DUE)] == [0, 1]
+    assert played.level()["played"] == 2

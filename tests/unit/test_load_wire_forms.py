@@ -18,6 +18,7 @@ from harness.testing.scripted import InTurn, Script, ScriptedServer, Step
 OK = b"HTTP/1.1 200 OK\r\n"
 CHUNKED = OK + b"Content-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 END = b"0\r\n\r\n"
+BIG = bytes(range(256)) * 8192  # more than is read at once, and than a socket holds
 ZIPPED = gzip.compress(b"zipped text")
 
 
@@ -60,6 +61,13 @@ SCRIPTS: dict[str, Script | InTurn] = {
     ),
     "/gzip-cut": (sized(ZIPPED[:-12], b"Content-Encoding: gzip"),),
     "/lingers": (CHUNKED + piece(b'data: {"usage":1}\n\n') + piece(b"data: [DONE]\n\n"), Step.HANG),
+    "/late-usage": (
+        CHUNKED + piece(b"data: [DONE]\n\n"),
+        0.4,
+        piece(b'data: {"usage":1}\n\n') + END,
+    ),
+    "/big": (sized(BIG),),
+    "/big-until-close": (OK + b"\r\n" + BIG, Step.CLOSE),
     "/thinks": (CHUNKED + piece(b'data: {"text":"[DONE]"}\n\n'), Step.HANG),
     "/silent": (Step.HANG,),
     "/deaf": (Step.DEAF,),
@@ -99,6 +107,9 @@ def load(tmp_path: Path, server: ScriptedServer) -> Iterator[Loopback]:
         ("/interim", b"real"),
         ("/interim-until-close", b"rest"),
         ("/gzip", b"zipped text"),
+        ("/big", BIG),
+        ("/big-until-close", BIG),
+        ("/late-usage", b'data: [DONE]\n\ndata: {"usage":1}\n\n'),
         ("/gzip-chunked", b"zipped text"),
     ],
 )

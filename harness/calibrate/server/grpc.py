@@ -6,14 +6,14 @@ windows are kept; what does not fit waits and is counted as blocked.
 
 import hpack
 
+from adapters.mii_wire import STREAM_PATH, read_request
+from adapters.protobuf import BadMessageError
 from harness.calibrate.server.connection import Connection
 from harness.calibrate.server.grpc_answer import TokenFrames, refusal, tail
 from harness.calibrate.server.grpc_stream import GrpcStream, Outlet
-from harness.calibrate.server.mii import STREAM_PATH, read_request
-from harness.calibrate.server.protobuf import BadMessageError
 from harness.calibrate.server.schedule import Answer, Schedule
-from harness.load.grpc_call import MessageError
-from harness.load.http2 import (
+from harness.grpc.call import MessageError
+from harness.grpc.frames import (
     ACK,
     END_HEADERS,
     END_STREAM,

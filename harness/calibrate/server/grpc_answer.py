@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import overload
 
-from harness.calibrate.server.mii import Ask, last_reply, token_reply
-from harness.load.grpc_call import CONTENT_TYPE, header_block, pack_message
-from harness.load.http2 import END_HEADERS, END_STREAM, FrameType, frame
+from adapters.mii_wire import Ask, last_reply, token_reply
+from harness.grpc.call import CONTENT_TYPE, header_block, pack_message
+from harness.grpc.frames import END_HEADERS, END_STREAM, FrameType, frame
 
 _NO_TABLE = b"\x20"  # whatever table size the client allows, we use none (RFC 7541, 6.3)
 _HEAD = _NO_TABLE + header_block({":status": "200", "content-type": CONTENT_TYPE})

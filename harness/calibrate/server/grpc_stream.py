@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from harness.calibrate.server.connection import Connection
-from harness.load.grpc_call import MessageCutter
-from harness.load.http2 import FIRST_WINDOW_BYTES, HEAD_BYTES, FrameType
+from harness.grpc.call import MessageCutter
+from harness.grpc.frames import FIRST_WINDOW_BYTES, HEAD_BYTES, FrameType
 
 
 @dataclass(slots=True, kw_only=True, eq=False)

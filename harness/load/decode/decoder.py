@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from harness.adapter import Adapter
+from harness.grpc.decode import GrpcBody, HeaderTables
 from harness.load.calls import Planned
 from harness.load.decode.body import Body, HttpBody
 from harness.load.decode.exchange import LOST, Exchange, Place
 from harness.load.decode.levels import LevelRows, PlayedLevel
-from harness.load.grpc_decode import GrpcBody, HeaderTables
 from harness.load.journal import Entry, Kind, read_entries
 from harness.types import Level, Phase, Record
 

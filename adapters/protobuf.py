@@ -1,7 +1,7 @@
-"""Protocol Buffers' wire form, as much of it as the reference server needs: fields in, fields out.
+"""Protocol Buffers' wire form, as much of it as one engine needs: fields in, fields out.
 
-A server whose replies are made before they are due needs no run time for them. Source: the
-encoding chapter of the Protocol Buffers documentation.
+Three message types do not carry a run time with generated code. Source: the encoding chapter of
+the Protocol Buffers documentation.
 """
 
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5  # wire types
 
 
 class BadMessageError(ValueError):
-    """Bytes that are no such message, or a message that asks for what this server does not do."""
+    """Bytes that are no such message, or a message that asks for what is not there."""
 
 
 def fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:

@@ -8,7 +8,7 @@ import struct
 import hpack
 
 from harness.errors import ConfigError
-from harness.load.http2 import DATA_BYTES, END_HEADERS, HEAD_BYTES, FrameType, frame
+from harness.grpc.frames import DATA_BYTES, END_HEADERS, HEAD_BYTES, FrameType, frame
 from harness.types import HttpCall
 
 CONTENT_TYPE = "application/grpc"

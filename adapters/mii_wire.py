@@ -10,7 +10,7 @@ import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from harness.calibrate.server.protobuf import FIXED32, BadMessageError, field, fields
+from adapters.protobuf import FIXED32, BadMessageError, field, fields
 
 STREAM_PATH = "/modelresponse.ModelResponse/GeneratorReplyStream"
 MAX_TOKENS = 65536

@@ -1,6 +1,6 @@
 """What an HTTP/2 client has to send: frames, and a message that waits for the server's windows."""
 
-from harness.load.http2 import (
+from harness.grpc.frames import (
     DATA_BYTES,
     END_STREAM,
     FIRST_WINDOW_BYTES,

@@ -12,8 +12,8 @@ import hpack
 
 from harness.adapter import Adapter
 from harness.answer import Answer
-from harness.load.grpc_call import MessageCutter, MessageError
-from harness.load.http2 import (
+from harness.grpc.call import MessageCutter, MessageError
+from harness.grpc.frames import (
     END_HEADERS,
     END_STREAM,
     Frame,

@@ -3,7 +3,7 @@
 from typing import cast
 
 from harness.adapter import Adapter
-from harness.load.grpc_decode import GrpcBody
+from harness.grpc.decode import GrpcBody
 from harness.types import Chunk, ResponseHead
 
 

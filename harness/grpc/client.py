@@ -5,8 +5,8 @@ answer only its end is looked for. The windows that we grant are as large as the
 no server ever waits for us.
 """
 
-from harness.load.grpc_call import header_frame
-from harness.load.http2 import (
+from harness.grpc.call import header_frame
+from harness.grpc.frames import (
     ACK,
     END_HEADERS,
     END_STREAM,
@@ -27,7 +27,7 @@ from harness.load.http2 import (
     settings,
     window_update,
 )
-from harness.load.http2_outflow import Outflow
+from harness.grpc.outflow import Outflow
 
 # No dynamic table: then every header block can be read alone.
 _OPENING = (
