@@ -25,6 +25,20 @@ MAY_IMPORT_OF_OURS: Mapping[str, tuple[str, ...]] = {
     "harness/answer.py": ("harness.types", "harness.adapter"),
     "harness/store.py": ("harness.types", "harness.errors"),
     "harness/paths.py": (),
+    "harness/grpc": (
+        "harness.grpc",
+        "harness.adapter",
+        "harness.answer",
+        "harness.errors",
+        "harness.types",
+    ),
+    "harness/search": (
+        "harness.search",
+        "harness.analysis.intervals",
+        "harness.analysis.stats",
+        "harness.config",
+        "harness.types",
+    ),
     "harness/emulate": (
         "harness.emulate",
         "harness.adapter",
@@ -33,6 +47,8 @@ MAY_IMPORT_OF_OURS: Mapping[str, tuple[str, ...]] = {
         *PLAIN,
     ),
     "harness/calibrate": (
+        "adapters.mii_wire",  # the same for the messages of the engine that speaks gRPC
+        "adapters.protobuf",
         "harness.calibrate",
         "harness.engine.facts",
         "harness.grpc.call",  # frames and messages: one spelling of the protocol for both ends

@@ -89,6 +89,11 @@ class RunConf:
 
     def _check_search(self) -> None:
         slo, low = self.slo, self.load.search.attainment_low_ratio
+        if self.load.workers > 1 or self.load.remote_workers:
+            raise ConfigError(
+                f"load.workers={self.load.workers}: a search decides while it plays, with one load "
+                "process on this machine; load.workers=1"
+            )
         if slo.ttft_s is None and slo.tpot_s is None and slo.e2e_s is None:
             raise ConfigError("load=search: needs an SLO to meet; say which, slo=chat")
         if low is not None and low >= slo.attainment_ratio:

@@ -13,6 +13,7 @@ from time import monotonic
 from typing import Any
 
 import gevent.monkey
+from gevent.hub import get_hub
 
 from harness.load import socket_calls
 from harness.load.exchange import Exchange
@@ -183,7 +184,8 @@ class Connection:
             self._poller.listen(self.sock, self.close, self.close)
         if exchange is not None:
             exchange.reason, exchange.end_s = reason, t_s
-            exchange.waiter.switch(None)
+            # not at once: streams end together, and what their users do next stalls the others
+            get_hub().loop.run_callback(exchange.waiter.switch, None)
 
     def close(self, *_: object) -> None:
         """Close the socket, once; the server sees that a running request is cancelled."""

@@ -36,9 +36,9 @@ class Pace:
         self._seen = journal.pending
         self._since_s = monotonic()
         self._is_busy = False
-        loop = get_hub().loop
-        self._watcher: Any = loop.prepare(ref=False)
-        self._watcher.priority = loop.MINPRI  # after the greenlets that are ready to run
+        self._loop: Any = get_hub().loop
+        self._watcher: Any = self._loop.prepare(ref=False)
+        self._watcher.priority = self._loop.MINPRI  # after the greenlets that are ready to run
         self._watcher.start(self._before_poll)
 
     def close(self) -> None:
@@ -50,7 +50,8 @@ class Pace:
         now_s = monotonic()
         if now_s - self._since_s > _LOOK_S:
             self._look(now_s)
-        if self._is_busy:
+        # the loop runs greenlets for some milliseconds at most: nobody sleeps while more are ready
+        if self._is_busy and not self._loop._callbacks:  # noqa: SLF001 - it has no public name
             _sleep(PAUSE_S)
 
     def _look(self, now_s: float) -> None:

@@ -126,7 +126,10 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
     ),
     (
         lambda: LoadConf(shape=Shape.LEVELS, levels=[LevelConf(shape=Shape.LEVELS)]),
-        "load.levels[0].shape=levels: must be one shape: levels are not nested, and a search plays alone",
+        (
+            "load.levels[0].shape=levels: must be one shape: levels are not nested, and a search "
+            "plays alone"
+        ),
     ),
     (
         lambda: LoadConf(shape=Shape.LEVELS, levels=[level(users=1, requests=1), level(users=2)]),

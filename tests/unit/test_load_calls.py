@@ -1,8 +1,9 @@
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from harness.load.calls import Calls, http_bytes, write_calls
+from harness.load.calls import Calls, Planned, PlannedCall, http_bytes, write_calls
 from harness.types import HttpCall
 
 
@@ -37,16 +38,36 @@ def test_a_header_of_the_adapter_replaces_ours_in_whatever_case() -> None:
     assert b"host: other\r\n" in data
 
 
+PLAIN = Planned(input_tokens=5, output_tokens=7)
+FULL = Planned(
+    input_tokens=1,
+    output_tokens=2,
+    prefix_tokens=3,
+    session=0,
+    turn=4,
+    group="heavy",
+    lora="b",
+)
+
+
 def test_written_calls_come_back_by_index(tmp_path: Path) -> None:
-    calls = [(b"one", None), (b"", 0.5), (b"three" * 1000, 0.0)]
-    assert write_calls(tmp_path, calls) == 3
+    calls = [
+        PlannedCall(b"one", None, PLAIN),
+        PlannedCall(b"", 0.5, FULL),
+        PlannedCall(b"three" * 1000, 0.0, replace(FULL, group="light", lora=None)),
+    ]
+    assert write_calls(tmp_path, calls, first=100) == 3
     with Calls(tmp_path) as read:
         assert len(read) == 3
-        assert [tuple(read[i]) for i in (2, 0, 1)] == [calls[2], calls[0], calls[1]]
+        for number in (2, 0, 1):
+            data, due_s, planned = calls[number]
+            assert read[100 + number] == (data, due_s)
+            assert read.planned(100 + number) == planned
+        assert [index in read for index in (99, 100, 102, 103)] == [False, True, True, False]
 
 
 def test_calls_are_closed_with_their_context(tmp_path: Path) -> None:
-    write_calls(tmp_path, [(b"one", None)])
+    write_calls(tmp_path, [PlannedCall(b"one", None, PLAIN)])
     with Calls(tmp_path) as read:
         pass
     with pytest.raises(ValueError, match="closed"):

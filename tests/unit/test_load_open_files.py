@@ -44,7 +44,7 @@ def test_the_load_process_raises_its_own_limit() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(512, hard), hard))
     try:
         with LoadProcess() as load:
-            load._lines.get(timeout=20.0)  # ready
+            load._child.event(20.0)  # ready
             limits = resource.prlimit(load.pid, resource.RLIMIT_NOFILE)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

@@ -48,7 +48,9 @@ def test_an_adapter_is_imported_only_when_it_is_chosen(monkeypatch: pytest.Monke
 
 
 def test_an_unknown_engine_is_refused_with_the_choices() -> None:
-    with pytest.raises(ConfigError, match=r"engine=vlm: not known; choose one of: deepspeed_mii, llamacpp, open"):
+    with pytest.raises(
+        ConfigError, match=r"engine=vlm: not known; choose one of: deepspeed_mii, llamacpp, open"
+    ):
         adapter_class("vlm")
 
 

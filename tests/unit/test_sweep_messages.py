@@ -1,6 +1,7 @@
 """What a user reads when Hydra or OmegaConf refuses an override: exact sentences."""
 
 from collections.abc import Iterator
+from dataclasses import fields
 
 import pytest
 from hydra import compose, initialize_config_dir
@@ -8,24 +9,20 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.errors import HydraException
 from omegaconf.errors import OmegaConfBaseException
 
-from harness.config import LoadConf
+from harness.config import LoadConf, RunConf
 from harness.errors import ConfigError, NotReadyError
 from harness.paths import conf_dir
 from harness.sweep.compose import register_schemas, to_run_conf
 from harness.sweep.messages import clean_message
 
-LOAD_KEYS = (
-    "shape, users, think_s, rate_rps, requests, duration_s, levels, request_timeout_s, "
-    "drain_timeout_s, settle_s"
-)
+LOAD_KEYS = ", ".join(field.name for field in fields(LoadConf))
+SCENARIOS = ", ".join(sorted(path.stem for path in conf_dir().glob("scenario/*.yaml")))
+ENGINES = ", ".join(sorted(path.stem for path in conf_dir().glob("engine/*.yaml")))
 ATTACH = (
     "launch.base_url: not given; say where the server runs: "
     "launch=attach launch.base_url=http://127.0.0.1:8000"
 )
-TOP_KEYS = (
-    "engine, model, scenario, load, slo, hardware, launch, warmup, validity, repeats, block, "
-    "seed, store, name, rerun"
-)
+TOP_KEYS = ", ".join(field.name for field in fields(RunConf))
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -58,8 +55,8 @@ def refused(*overrides: str) -> str:
                 "hardware.price has: per_hour, currency, date, source"
             ),
         ),
-        ("scenario=nope", "scenario=nope: not known; choose one of: chat, fixed, prefill"),
-        ("engine=vlm", "engine=vlm: not known; choose one of: llamacpp, openai, tgi"),
+        ("scenario=nope", f"scenario=nope: not known; choose one of: {SCENARIOS}"),
+        ("engine=vlm", f"engine=vlm: not known; choose one of: {ENGINES}"),
         ("warmup.mode=long", "warmup.mode=long: must be one of: quick, steady"),
         ("load.users=many", "load.users=many: must be an integer"),
         ("load.users=1.5", "load.users=1.5: must be an integer"),
