@@ -6,7 +6,6 @@ from typing import NamedTuple
 from harness.load.exchange import Exchange
 from harness.load.journal import JournalWriter, Kind
 from harness.load.kept import read_answer
-from harness.load.pace import Pace
 from harness.load.pool import Pool
 from harness.load.retry_after import retry_after_s
 from harness.load.secrets import with_key
@@ -57,7 +56,6 @@ class Client:
         self._retries = retries
         self._key = target.api_key
         self._pool = Pool(target, journal, timeout_s=timeout_s, stats=self.stats)
-        self._pace = Pace(journal, self.stats)
 
     def send(self, index: int, data: bytes, *, keep: bool = False) -> Ended:
         """Play one request to its end; returns when and why it ended.
@@ -90,7 +88,6 @@ class Client:
     def close(self) -> None:
         """Close idle connections."""
         self._pool.close()
-        self._pace.close()
 
     def _play(self, index: int, data: bytes, *, keep: bool) -> Exchange:
         deadline_s = monotonic() + self._timeout_s

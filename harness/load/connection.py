@@ -84,7 +84,7 @@ class Connection:
         try:
             socket_calls.connect(self.sock, address)
             if self._tls is not None and not exchange.reason:
-                socket_calls.shake_hands(self.sock, self._tls)
+                socket_calls.shake_hands(self.sock, self._tls, self._poller.read_now)
         except CertificateError as error:
             reason = f"connect: {error}"
         except OSError as error:

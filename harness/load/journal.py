@@ -62,11 +62,6 @@ class JournalWriter:
         self.put: Callable[[bytes], None] = self._parts.append
         self.error: OSError | None = None
 
-    @property
-    def pending(self) -> int:
-        """Pieces that wait for the next flush: a header is one, a payload another."""
-        return len(self._parts)
-
     def append(
         self, kind: int, request: int, t_s: float, extra: float = 0.0, payload: bytes = b""
     ) -> None:

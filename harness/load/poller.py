@@ -27,13 +27,18 @@ Fail = Callable[[OSError], None]
 
 
 class Poller:
-    """Reads sockets that have something, each until it has nothing more."""
+    """Reads sockets that have something, each until it has nothing more.
+
+    `reads`: how many there have been.
+    """
 
     def __init__(self) -> None:
+        self.reads = 0
         self._epoll = _epoll()
+        self._clock: Any = None
         self._listeners: dict[int, tuple[Callable[[int, int], Any], Take, Fail]] = {}
         self._watcher: Any = get_hub().loop.io(self._epoll.fileno(), 1)
-        self._watcher.start(self._dispatch)
+        self._watcher.start(self.read_now)
 
     def listen(self, sock: Any, take: Take, fail: Fail) -> None:
         """Read this raw socket from now on, and what has come already.
@@ -51,14 +56,29 @@ class Poller:
         if self._listeners.pop(sock.fileno(), None) is not None:
             self._epoll.unregister(sock.fileno())
 
+    def read_every(self, pause_s: float | None) -> None:
+        """Read so often, whatever has come by then; None: as soon as something comes."""
+        if self._clock is not None:
+            self._clock.stop()
+            self._clock.close()
+            self._clock = None
+        if pause_s is None:
+            self._watcher.start(self.read_now)
+            return
+        self._watcher.stop()
+        self._clock = get_hub().loop.timer(pause_s, pause_s)
+        self._clock.start(self.read_now)
+
     def close(self) -> None:
         """Read no more at all."""
+        self.read_every(None)
         self._listeners.clear()
         self._watcher.stop()
         self._watcher.close()
         self._epoll.close()
 
-    def _dispatch(self) -> None:
+    def read_now(self) -> None:
+        """Read all that has come by now; for whoever keeps the event loop from it for long."""
         self._read(self._epoll.poll(0, _AT_ONCE))
 
     def _read(self, ready: Iterable[tuple[int, int]]) -> None:
@@ -79,6 +99,7 @@ class Poller:
             # an edge is told of once: what is left, the end above all, has to be fetched
             if data and (events != EPOLLIN or len(data) == READ_BYTES):
                 again.append((fd, events))
+        self.reads += len(done)
         clocks = read_clocks()
         for take, data, ancillary in done:
             take(data, ancillary, clocks)

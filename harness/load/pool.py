@@ -11,6 +11,7 @@ from harness.load.connection import Connection
 from harness.load.exchange import Exchange
 from harness.load.grpc_connection import GrpcConnection
 from harness.load.journal import JournalWriter, Kind
+from harness.load.pace import Pace
 from harness.load.poller import Poller
 from harness.load.socket_calls import error_name
 from harness.load.stats import ClientStats
@@ -48,6 +49,7 @@ class Pool:
         self._busy: dict[int, tuple[Connection | GrpcConnection, Exchange]] = {}
         self._pauses: dict[int, AsyncResult] = {}
         self._poller = Poller()
+        self._pace = Pace(self._poller, stats)
         self._looker: Any = get_hub().loop.timer(_LOOK_S, _LOOK_S, ref=False)
         self._looker.start(self._end_lingering)
 
@@ -98,6 +100,7 @@ class Pool:
         self._looker.close()
         while self._idle:
             self._idle.pop().close()
+        self._pace.close()
         self._poller.close()
 
     def _exchange(

@@ -25,10 +25,14 @@ def connect(sock: Any, address: tuple[Any, ...]) -> None:
         raise OSError(code, errno.errorcode.get(code, ""))
 
 
-def shake_hands(sock: Any, tls: TlsStream) -> None:
-    """The TLS handshake; CertificateError, or OSError for anything else that went wrong."""
+def shake_hands(sock: Any, tls: TlsStream, after_step: Callable[[], None]) -> None:
+    """The TLS handshake; CertificateError, or OSError for anything else that went wrong.
+
+    `after_step`: called after each computation, which takes up to a millisecond.
+    """
     while True:
         is_done = tls.shake_hands()
+        after_step()
         send(sock, tls.take_outgoing(), lambda: False)
         if is_done:
             return

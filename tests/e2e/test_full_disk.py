@@ -41,7 +41,7 @@ def test_too_little_space_is_seen_before_the_run(
     bakeoff: CommandLine, fake: list[str], small_disk: Path
 ) -> None:
     ended = bakeoff("run", *fake, f"store={small_disk}/results", "name=small")
-    assert ended.code == 6
+    assert ended.code == 2
     assert f"store={small_disk}/results: 0.0 GB free, this run may need 0.2 GB" in ended.err
     assert "choose another store=DIR" in ended.err
     assert "Traceback" not in ended.err

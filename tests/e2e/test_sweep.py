@@ -35,7 +35,8 @@ def test_a_sweep_ends_with_its_verdict_and_everything_on_disk(sweep: Any) -> Non
         assert run.engine_samples().num_rows > 1
         assert run.host_samples().num_rows > 1
         assert (run.folder / "engine.log").read_text().startswith("listening on")
-        assert [path.name for path in (run.folder / "raw").iterdir()] == ["journal.bin"]
+        kept = ["job.json", "journal.bin", "levels", "warm-up"]
+        assert sorted(path.name for path in (run.folder / "raw").iterdir()) == kept
     last = sweep.ended.out.splitlines()[-2:]
     assert last == ["results: store/base", "a page of it: bakeoff report store/base --slo chat"]
 
