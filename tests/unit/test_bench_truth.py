@@ -39,6 +39,7 @@ def test_limits_are_kept_up_to_their_edge(truth: Any) -> None:
     assert truth.missed(point()) == []
     assert truth.missed(point(1000, gap_error_p99_s=0.003)) == []
     assert truth.missed(point(64, cpu_us_per_token=40.0)) == []
+    assert truth.missed(point(cpu_us_per_token=40.0), route="tls") == []
 
 
 @pytest.mark.parametrize(
