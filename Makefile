@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Modules are compiled when they are first imported: compiling all of them takes half a minute.
 PIP := $(BIN)/python -m pip install --quiet --no-compile
 
-.PHONY: demo test lint check fix bench env dev clean
+.PHONY: demo test lint check fix bench peers env dev clean
 .DEFAULT_GOAL := demo
 
 $(BIN)/bakeoff: pyproject.toml
@@ -40,8 +40,14 @@ fix: dev ## format, and mend what ruff can mend
 
 bench: dev ## how truthful and how fast we are; ratios and errors, no tests
 	$(BIN)/python benchmarks/bench_server.py
-	$(BIN)/python benchmarks/bench_truth.py 16 64 256
+	$(BIN)/python benchmarks/bench_truth.py
+	$(BIN)/python benchmarks/bench_rate.py
+	$(BIN)/python benchmarks/bench_memory.py
 	$(BIN)/python benchmarks/bench_cli.py
+
+peers: dev ## the same load by other tools, each in an environment of its own
+	$(BIN)/python benchmarks/bench_peers.py --install
+	$(BIN)/python benchmarks/bench_peers.py
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache

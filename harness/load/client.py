@@ -3,6 +3,7 @@
 from time import monotonic
 from typing import NamedTuple
 
+from harness.grpc.kept import read_grpc_answer
 from harness.load.exchange import Exchange
 from harness.load.journal import JournalWriter, Kind
 from harness.load.kept import read_answer
@@ -11,7 +12,7 @@ from harness.load.retry_after import retry_after_s
 from harness.load.secrets import with_key
 from harness.load.stats import ClientStats
 from harness.load.target import ResolvedTarget, resolve
-from harness.types import ResponseHead
+from harness.types import ResponseHead, Wire
 
 __all__ = ["Client", "ClientStats", "Ended", "ResolvedTarget", "resolve"]
 
@@ -22,14 +23,15 @@ _TOO_MANY = 429
 class Ended(NamedTuple):
     """How one request ended: when on the monotonic clock, why, and the HTTP status (0: none).
 
-    `head`, `body`: the answer without framing and compression, if it was to be kept.
+    `head`, `pieces`: the answer without framing and compression, if it was to be kept: one body
+    over HTTP, each message over gRPC.
     """
 
     end_s: float
     reason: str
     status: int
     head: ResponseHead | None = None
-    body: bytes = b""
+    pieces: tuple[bytes, ...] = ()
 
     @property
     def is_good(self) -> bool:
@@ -55,6 +57,7 @@ class Client:
         self._timeout_s = timeout_s
         self._retries = retries
         self._key = target.api_key
+        self._read = read_grpc_answer if target.wire is Wire.GRPC else read_answer
         self._pool = Pool(target, journal, timeout_s=timeout_s, stats=self.stats)
 
     def send(self, index: int, data: bytes, *, keep: bool = False) -> Ended:
@@ -79,7 +82,7 @@ class Client:
         self._journal.append(Kind.END, index, end_s, 0.0, reason.encode())
         if exchange.kept is None:
             return Ended(end_s, reason, status)
-        return Ended(end_s, reason, status, *read_answer(b"".join(exchange.kept)))
+        return Ended(end_s, reason, status, *self._read(b"".join(exchange.kept)))
 
     def cancel_all(self, reason: str) -> None:
         """Cut off every running request; their greenlets wake in the hub's next round."""

@@ -46,7 +46,7 @@ class _Collector:
         self.is_whole = self.status > 0
 
 
-def read_answer(data: bytes) -> tuple[ResponseHead | None, bytes]:
+def read_answer(data: bytes) -> tuple[ResponseHead | None, tuple[bytes]]:
     """Head and body of one answer; no head if none came, the body as far as it can be read."""
     collector = _Collector()
     # bytes behind the answer, or in its middle, are the client's affair; it knows how it ended
@@ -58,7 +58,7 @@ def read_answer(data: bytes) -> tuple[ResponseHead | None, bytes]:
         if collector.headers.get("content-encoding", "").strip().lower() in _COMPRESSED:
             body = _unpacked(body)
     del collector.parser  # a cycle: nobody collects it during a load
-    return head, body
+    return head, (body,)
 
 
 def _unpacked(body: bytes) -> bytes:

@@ -46,7 +46,8 @@ class Conversation:
         if not ended.is_good or ended.head is None:
             return None
         decoder = self._adapter.decoder(ended.head)
-        chunks = [*decoder.feed(ended.body), *decoder.end()]
+        chunks = [chunk for piece in ended.pieces for chunk in decoder.feed(piece)]
+        chunks += decoder.end()
         if any(chunk.error is not None for chunk in chunks):
             return None
         return "".join(chunk.text for chunk in chunks if chunk.kind is ChunkKind.TEXT)

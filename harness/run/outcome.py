@@ -23,6 +23,7 @@ from harness.types import (
     EngineSample,
     HostSample,
     Outcome,
+    Record,
     RunInfo,
     SearchResult,
     Severity,
@@ -57,7 +58,7 @@ def store_job(prepared: Prepared, folder: Path, measured: Measured, started_at: 
     """Write what was gathered into `folder`, move it into place; StoreWriteError if it cannot."""
     decoded = measured.decoded
     info = _info(prepared, measured, started_at)
-    records = decoded.records if decoded else ()
+    records = [_masked(record, prepared.api_key) for record in decoded.records] if decoded else []
     write_tables(folder, records=records, engine=measured.engine or [], host=measured.host or [])
     doubts = run_doubts(StoredRun(folder=folder, info=info))
     failure = measured.failure
@@ -78,6 +79,13 @@ def store_job(prepared: Prepared, folder: Path, measured: Measured, started_at: 
         exit_code=failure.exit_code if failure else 0,
         message=_message(failure, folder, final) if failure else "",
     )
+
+
+def _masked(record: Record, key: str) -> Record:
+    """A record whose error message does not repeat the server's key, as some servers do."""
+    if not key or key not in (record.error_message or ""):
+        return record
+    return replace(record, error_message=(record.error_message or "").replace(key, "*" * len(key)))
 
 
 def _message(failure: BakeoffError, written: Path, final: Path) -> str:

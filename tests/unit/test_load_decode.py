@@ -550,3 +550,10 @@ def test_what_the_client_saw_of_itself_is_kept(tmp_path: Path) -> None:
     entries = [*request(0, sent_and_read(A_AND_B)), level_entry(1, client=client)]
     (row,) = decode(tmp_path, entries).levels
     assert row.client == ClientFacts(cpu_s=0.5, connects=3, peak_in_flight=7, stall_p99_s=0.001)
+
+
+def test_bytes_behind_a_whole_answer_are_no_part_of_it(tmp_path: Path) -> None:
+    whole = SSE + piece(said("a", finish_reason="stop")) + b"0\r\n\r\n"
+    behind = b"HTTP/1.1 500 Oh\r\nContent-Length: 5\r\n\r\nother"
+    record = one(tmp_path, request(0, sent_and_read([(0.1, whole + behind)])))
+    assert (record.error, record.http_status, len(record.chunk_s)) == (None, 200, 1)

@@ -117,7 +117,7 @@ def test_a_whole_answer_of_any_form_is_complete_and_can_be_kept(
     load: Loopback, path: str, body: bytes
 ) -> None:
     ended = load.send(path, keep=True)
-    assert (ended.reason, ended.is_good, ended.body) == ("complete", True, body)
+    assert (ended.reason, ended.is_good, ended.pieces) == ("complete", True, (body,))
     assert ended.head is not None
     assert ended.head.status == ended.status == (204 if path == "/no-body" else 200)
     (end,) = load.entries(Kind.END)
@@ -128,13 +128,13 @@ def test_a_whole_answer_of_any_form_is_complete_and_can_be_kept(
 
 def test_what_is_not_to_be_kept_is_not(load: Loopback) -> None:
     ended = load.send("/sized")
-    assert (ended.head, ended.body) == (None, b"")
+    assert (ended.head, ended.pieces) == (None, ())
 
 
 def test_a_cut_gzip_body_is_given_as_far_as_it_goes(load: Loopback) -> None:
     ended = load.send("/gzip-cut", keep=True)
     assert ended.reason == "complete"
-    assert b"zipped text".startswith(ended.body)
+    assert b"zipped text".startswith(ended.pieces[0])
 
 
 def test_a_redirect_is_an_answer_and_is_not_followed(
@@ -149,7 +149,7 @@ def test_a_redirect_is_an_answer_and_is_not_followed(
 
 def test_what_was_kept_of_no_answer_has_no_head(load: Loopback) -> None:
     ended = load.send("/silent", keep=True)
-    assert (ended.is_good, ended.status, ended.head, ended.body) == (False, 0, None, b"")
+    assert (ended.is_good, ended.status, ended.head, ended.pieces) == (False, 0, None, (b"",))
 
 
 def test_the_time_limit_is_named(load: Loopback) -> None:
@@ -241,7 +241,7 @@ def test_a_keep_alive_limit_costs_no_request(load: Loopback, server: ScriptedSer
 def test_bytes_that_nobody_asked_for_cost_the_connection_not_an_answer(
     load: Loopback, server: ScriptedServer, path: str
 ) -> None:
-    assert load.send(path, keep=True).body == b"{}"
+    assert load.send(path, keep=True).pieces == (b"{}",)
     gevent.sleep(0.1)
     assert load.send("/sized").reason == "complete"
     assert [seen.connection for seen in server.seen] == [1, 2]

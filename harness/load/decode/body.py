@@ -65,10 +65,13 @@ class HttpBody:
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Called by httptools."""
-        self._headers[name.decode("latin-1").lower()] = value.decode("latin-1")
+        if not self._is_whole:  # behind a whole answer nothing was asked for
+            self._headers[name.decode("latin-1").lower()] = value.decode("latin-1")
 
     def on_headers_complete(self) -> None:
         """Called by httptools; an interim answer (1xx) is left out, the real head follows."""
+        if self._is_whole:
+            return
         status = self._parser.get_status_code()
         if status < _OK_STATUS:
             self._headers = {}
@@ -81,7 +84,8 @@ class HttpBody:
 
     def on_body(self, data: bytes) -> None:
         """Called by httptools."""
-        self._pieces.append(data)
+        if not self._is_whole:
+            self._pieces.append(data)
 
     def on_message_complete(self) -> None:
         """Called by httptools."""
