@@ -22,7 +22,8 @@ class SearchConf:
     `rate_low_rps`, `rate_high_rps`: where to look; None: found by a burst. It ends when the
     bracket's ends differ by at most `ratio`. At each rate a sequential test decides between
     the SLO's attainment and `attainment_low_ratio`, wrong with probability `error_ratio` over
-    the whole search. `probe_max_s`: a rate not decided after so long counts as failed.
+    the whole search. `probe_min_s`: a rate cannot pass earlier, since near its capacity a system
+    takes long to fill up. `probe_max_s`: a rate not decided after so long counts as failed.
     `confirm_runs`: fresh runs (each a server start) that must agree on the result; 0: none.
     `confirm_rates`, `confirms`, `confirm_number`: set by the sweep in such a run: the rates to
     try again, and which search found them.
@@ -33,6 +34,7 @@ class SearchConf:
     ratio: float = 1.05
     attainment_low_ratio: float | None = None
     error_ratio: float = 0.05
+    probe_min_s: float = 30.0
     probe_max_s: float = 600.0
     probes_max: int = 16
     confirm_runs: int = 3
@@ -54,7 +56,10 @@ class SearchConf:
         require(low_ok, "load.search.attainment_low_ratio", low, "in (0, 1), below the SLO's")
         error_ok = 0 < self.error_ratio < 0.5  # noqa: PLR2004 a coin
         require(error_ok, "load.search.error_ratio", self.error_ratio, "in (0, 0.5)")
-        require_positive("load.search.probe_max_s", self.probe_max_s, "seconds")
+        require_positive("load.search.probe_min_s", self.probe_min_s, "seconds")
+        allowed = f"a finite number of seconds >= load.search.probe_min_s={self.probe_min_s:g}"
+        max_ok = math.isfinite(self.probe_max_s) and self.probe_max_s >= self.probe_min_s
+        require(max_ok, "load.search.probe_max_s", self.probe_max_s, allowed)
         require(self.probes_max >= 1, "load.search.probes_max", self.probes_max, "an integer >= 1")
         runs_ok = self.confirm_runs >= 0
         require(runs_ok, "load.search.confirm_runs", self.confirm_runs, "an integer >= 0")

@@ -90,7 +90,10 @@ def search_estimate(conf: RunConf) -> LevelEstimate:
     """What the probes of a search take on one server, its confirmation left out."""
     search, each_s, tokens = conf.load.search, request_s(conf), answer_tokens(conf.scenario)
     by_rate = math.inf if search.rate_high_rps is None else search.rate_high_rps
-    most = min(by_rate * search.probe_max_s, _PROBE_REQUESTS)
+    most: float = _PROBE_REQUESTS
+    if search.rate_high_rps is not None:  # within its time, and as long as it must last to pass
+        least = 2 * by_rate * search.probe_min_s
+        most = min(by_rate * search.probe_max_s, max(most, least))
     probes = len(search.confirm_rates) or search.probes_max
     requests = Bounds(low=_LEAST_PROBES, high=probes * most)
     drain_s = min(each_s.high, conf.load.drain_timeout_s)

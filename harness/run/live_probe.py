@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from harness.config import SloConf
 from harness.load.decode import JournalDecoder
 from harness.load.tail import JournalTail
-from harness.search.divergence import diverges
+from harness.search.divergence import diverges, grows
 from harness.search.sequential import SequentialTest
 from harness.search.verdicts import Verdicts
 from harness.types import Probe, ProbeEnd
@@ -18,7 +18,8 @@ _CHECK_S = 0.5  # the journal is flushed five times a second
 class LiveProbe:
     """Decides a level of open arrivals. `number`: its level; `decoder`, `tail`: of the whole run.
 
-    `verdicts`: of this level's requests; `test`: when they are enough.
+    `verdicts`: of this level's requests; `test`: when they are enough. It cannot pass before
+    `least_s`, nor while queue and waits still grow.
     """
 
     number: int
@@ -28,6 +29,7 @@ class LiveProbe:
     tail: JournalTail
     verdicts: Verdicts
     test: SequentialTest
+    least_s: float
     has_passed: bool | None = None
     end: ProbeEnd | None = None
     _ttft: list[tuple[float, float]] = field(default_factory=list)
@@ -48,7 +50,7 @@ class LiveProbe:
         """The probe's outcome, when the level is over. `level`: its row among the run's levels."""
         self.read_on()
         if self.end is None:
-            self._decide()
+            self._decide(self.least_s)  # the level has come to its own end
         good = self.verdicts.good
         return Probe(
             rate_rps=self.rate_rps,
@@ -83,14 +85,14 @@ class LiveProbe:
             if first_s is None:
                 self.verdicts.waits(index, due_s - start_s, at_s)
         self._in_flight.append((at_s, len(waiting)))
-        self._decide()
-        limit_s = self.slo.ttft_s
-        begun = [(due_s - start_s, first_s - due_s) for _, due_s, first_s in waiting if first_s]
-        waits = sorted([*self._ttft, *begun])
+        self._decide(at_s)
+        limit_s, waits = self.slo.ttft_s, sorted(self._ttft)
         if self.end is None and diverges(at_s, self._in_flight, waits, ttft_limit_s=limit_s):
             self.has_passed, self.end = False, ProbeEnd.DIVERGED
 
-    def _decide(self) -> None:
-        self.has_passed = self.test.decide(self.verdicts.good)
-        if self.has_passed is not None:
-            self.end = ProbeEnd.DECIDED
+    def _decide(self, at_s: float) -> None:
+        verdict = self.test.decide(self.verdicts.good)
+        is_early = at_s < self.least_s or grows(at_s, self._in_flight, sorted(self._ttft))
+        if verdict is None or (verdict and is_early):
+            return
+        self.has_passed, self.end = verdict, ProbeEnd.DECIDED

@@ -155,6 +155,7 @@ class SearchRun:
 
     def _probe(self, rate_rps: float, error_ratio: float) -> Probe:
         conf, test = self.prepared.conf, self._test(error_ratio)
+        search = conf.load.search
         number, first = len(self.levels), self._next_index
         most = _MOST_OF_EXPECTED * test.expected_n()
         planned = probe_level(
@@ -163,7 +164,7 @@ class SearchRun:
             number=number,
             rate_rps=rate_rps,
             first_index=first,
-            duration_s=min(conf.load.search.probe_max_s, most / rate_rps),
+            duration_s=min(search.probe_max_s, max(most / rate_rps, 2 * search.probe_min_s)),
         )
         live = LiveProbe(
             number=number,
@@ -177,6 +178,7 @@ class SearchRun:
                 settle_s=_SETTLE_FLOORS * (self._floor_s or 0.0),
             ),
             test=test,
+            least_s=search.probe_min_s,
         )
         self._play(planned, f"probe {rate_rps:.3g}/s", should_stop=live.should_stop)
         row = sum(not level.is_warmup for level in self.levels[:number])
