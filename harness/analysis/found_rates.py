@@ -6,9 +6,11 @@ rate counts only if every run that tried it agrees. What fresh runs did not conf
 
 from collections.abc import Mapping, Sequence
 
+from harness.analysis.agreement import agreed, tried_rates
 from harness.analysis.candidates import candidate_of
-from harness.analysis.model import Candidate, FoundRate, TriedRate
-from harness.types import Probe, RunInfo, SearchResult
+from harness.analysis.facts import setting
+from harness.analysis.model import Candidate, FoundRate
+from harness.types import RunInfo, SearchResult
 
 
 def found_rates(
@@ -30,13 +32,8 @@ def _found(
     info: RunInfo, search: SearchResult, fresh: Sequence[RunInfo], candidate: Candidate
 ) -> FoundRate:
     again = [one.search.probes for one in fresh if one.search is not None]
-    tried = _tried([search.probes, *again])
-    passing = [rate for rate in tried if not rate.fails]
-    if fresh:  # a rate that no fresh run has tried was passed on the way, and is not the answer
-        passing = [rate for rate in passing if rate.passes > 1] or passing
-    low = passing[-1] if passing else None
-    failing = [r for r in tried if not r.passes and (low is None or r.rate_rps > low.rate_rps)]
-    high = failing[0] if failing else None
+    tried = tried_rates([search.probes, *again])
+    low, high = agreed(tried)
     lowest_fail = min((r.rate_rps for r in tried if r.fails), default=float("inf"))
     return FoundRate(
         candidate=candidate,
@@ -50,22 +47,8 @@ def _found(
         low_confirmed=low.passes - 1 if low else 0,
         high_confirmed=high.fails - 1 if high else 0,
         fresh_runs=len(fresh),
+        fresh_wanted=int(setting(info, "load.search.confirm_runs", len(fresh))),
         is_noisy=any(r.passes and (r.fails or r.rate_rps > lowest_fail) for r in tried),
         tried=tried,
         emulated=info.emulated,
-    )
-
-
-def _tried(runs: Sequence[Sequence[Probe]]) -> tuple[TriedRate, ...]:
-    """All probes by rate, ascending."""
-    probes = [probe for run in runs for probe in run]
-    return tuple(
-        TriedRate(
-            rate_rps=rate,
-            passes=sum(p.has_passed for p in probes if p.rate_rps == rate),
-            fails=sum(not p.has_passed for p in probes if p.rate_rps == rate),
-            good=sum(p.good for p in probes if p.rate_rps == rate),
-            n=sum(p.n for p in probes if p.rate_rps == rate),
-        )
-        for rate in sorted({probe.rate_rps for probe in probes})
     )

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from harness.analysis.agreement import TriedRate
 from harness.analysis.scenario_measures.table import Measure
 from harness.types import Doubt, Estimate, Outcome, RunInfo, Verdict
 
@@ -113,28 +114,12 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TriedRate:
-    """One rate over all runs that tried it: how often it passed, and its requests."""
-
-    rate_rps: float
-    passes: int
-    fails: int
-    good: int
-    n: int
-
-    @property
-    def attainment_ratio(self) -> float | None:
-        """Share of good requests; None if none counted."""
-        return self.good / self.n if self.n else None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class FoundRate:
     """One search with the fresh runs that tried its answer again.
 
     `low_rps`: highest rate that passed in all runs that tried it; `high_rps`: lowest above it
     that failed in all. None: there is none. `low_confirmed`, `high_confirmed`: in how many of
-    `fresh_runs`. `is_noisy`: a rate passed although a lower one failed, or runs disagreed.
+    `fresh_runs`, of which `fresh_wanted` had to agree. `is_noisy`: a rate passed although a lower one failed, or runs disagreed.
     """
 
     candidate: Candidate
@@ -148,15 +133,15 @@ class FoundRate:
     low_confirmed: int
     high_confirmed: int
     fresh_runs: int
+    fresh_wanted: int
     is_noisy: bool
     tried: tuple[TriedRate, ...]
     emulated: bool = False
 
     @property
     def is_confirmed(self) -> bool:
-        """Whether every fresh run agrees with both ends."""
-        agreed = (self.low_confirmed, self.high_confirmed)
-        return self.fresh_runs > 0 and agreed == (self.fresh_runs, self.fresh_runs)
+        """Whether as many fresh runs as were asked for agree with each end."""
+        return 0 < self.fresh_wanted <= min(self.low_confirmed, self.high_confirmed)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

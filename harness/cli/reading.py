@@ -19,7 +19,7 @@ from harness.recommend.decide import recommend
 from harness.recommend.model import Decision, Status
 from harness.recommend.text import decision_lines, evidence_table, path_tree
 from harness.report.measures import measure_lines
-from harness.report.text import comparison_table, verdict_lines
+from harness.report.text import comparison_table, found_table, verdict_lines
 from harness.store import StoredRun, open_runs
 from harness.types import VerdictKind
 
@@ -49,10 +49,13 @@ def read_summary(
 
 
 def print_verdict(console: Console, summary: Summary, slo: SloConf | None) -> None:
-    """Three sentences, what the scenario is about, then the table."""
+    """Three sentences, what the scenario is about, then the tables."""
     for line in (*verdict_lines(summary, slo), *measure_lines(summary)):
         console.print(line, highlight=False)
-    console.print(comparison_table(summary))
+    if summary.found:
+        console.print(found_table(summary))
+    if summary.cells or not summary.found:
+        console.print(comparison_table(summary))
 
 
 def write_html(store: Path | None, out: Path | None, slo_name: str) -> int:

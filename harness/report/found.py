@@ -5,7 +5,8 @@ Light on purpose: the terminal reads it too.
 
 from dataclasses import dataclass
 
-from harness.analysis.model import FoundRate, Summary, TriedRate
+from harness.analysis.agreement import TriedRate
+from harness.analysis.model import FoundRate, Summary
 from harness.units import percent
 
 
@@ -65,8 +66,13 @@ def _says(found: FoundRate) -> str:
 def _trust(found: FoundRate) -> str:
     if not found.fresh_runs:
         said = "one server start, not confirmed by fresh runs"
-    elif found.is_confirmed:
+    elif found.low_confirmed == found.high_confirmed == found.fresh_runs:
         said = f"confirmed by all {found.fresh_runs} fresh runs"
+    elif found.is_confirmed:
+        said = (
+            f"confirmed: {found.low_confirmed} fresh runs passed the lower end, "
+            f"{found.high_confirmed} failed the upper one"
+        )
     else:
         said = (
             f"of {found.fresh_runs} fresh runs {found.low_confirmed} confirm the lower end and "

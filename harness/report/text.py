@@ -14,7 +14,7 @@ from harness.config import SloConf
 from harness.report.answer import who_wins
 from harness.report.columns import Column, column_of, interval_text, value_text
 from harness.report.doubts import doubt_groups
-from harness.report.found import found_lines
+from harness.report.found import found_lines, found_tables
 from harness.report.names import workload_labels, workloads_of
 from harness.types import Estimate, Severity, Verdict, VerdictKind
 
@@ -104,6 +104,19 @@ def comparison_table(summary: Summary) -> Table:
             figures = [_figure(cell, column.metric) for column in columns]
             name = Text(f"  {cell.candidate.label}")
             table.add_row(name, *figures, f"{cell.n:,}", end_section=cell is cells[-1])
+    return table
+
+
+def found_table(summary: Summary) -> Table:
+    """Every rate that searches tried; fits 80 columns."""
+    table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table.add_column("search\n  rate, requests/s", overflow="fold")
+    for head in ("outcome", "within\nthe SLO", "n"):
+        table.add_column(head, justify="left" if head == "outcome" else "right")
+    for search in found_tables(summary):
+        table.add_row(Text(search.title, style="bold"))
+        for row in search.rows:
+            table.add_row(f"  {row.rate}", row.outcome, row.attainment, row.n)
     return table
 
 

@@ -51,8 +51,8 @@ def measure(prepared: Prepared, sweep: Path, progress: Callable[[str], None]) ->
     except KeyboardInterrupt:
         measured.failure = InterruptedRunError("interrupted; what was measured is kept")
     with held_back():
-        scrub_folder(folder, [prepared.api_key] if prepared.api_key else [])
         result = store_job(prepared, folder, measured, started_at)
+        scrub_folder(result.folder, [prepared.api_key] if prepared.api_key else [])
         if measured.decoded is not None:
             settle_raw(result.folder / "raw", conf.raw)
         return result

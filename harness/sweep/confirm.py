@@ -1,25 +1,40 @@
-"""Fresh runs that try a search's answer again: each a server start with other prompts."""
+"""Fresh runs that try a search's answer again: each a server start with other prompts.
 
-from collections.abc import Iterator
+Each tries the highest rate that all runs so far have passed and the lowest that all have failed,
+so that an answer that does not hold is followed downwards until one does.
+"""
+
+from collections.abc import Generator
 from dataclasses import replace
 
+from harness.analysis.agreement import agreed, tried_rates
 from harness.config import RunConf, Shape
 from harness.run.outcome import JobResult
 from harness.store import read_run
 
+_MOST = 2  # so many times the fresh runs asked for, where the answer moves
 
-def confirming(conf: RunConf, result: JobResult) -> Iterator[RunConf]:
-    """The configurations of the fresh runs; none for what is no search, or found nothing.
 
-    Each tries the highest rate that passed and the lowest that failed.
+def confirming(conf: RunConf, result: JobResult) -> Generator[RunConf, JobResult, None]:
+    """The configurations of the fresh runs, one after another; each is sent how it ended.
+
+    None for what is no search, or found nothing. Ends when `load.search.confirm_runs` fresh runs
+    agree with both ends.
     """
     search = conf.load.search
     if conf.load.shape is not Shape.SEARCH or search.confirm_rates or result.exit_code:
         return
     found = read_run(result.folder).info.search
-    if found is None or found.low_rps is None:
-        return
-    rates = [found.low_rps] + ([found.high_rps] if found.high_rps is not None else [])
-    for number in range(1, search.confirm_runs + 1):
-        again = replace(search, confirm_rates=rates, confirms=result.run_id, confirm_number=number)
-        yield replace(conf, load=replace(conf.load, search=again))
+    runs = [found.probes] if found is not None else []
+    for number in range(1, _MOST * search.confirm_runs + 1):
+        low, high = agreed(tried_rates(runs))
+        if low is None:
+            return
+        again = [low.passes - 1, high.fails - 1 if high else search.confirm_runs]
+        if min(again) >= search.confirm_runs:
+            return
+        rates = [low.rate_rps] + ([high.rate_rps] if high else [])
+        fresh = replace(search, confirm_rates=rates, confirms=result.run_id, confirm_number=number)
+        ended = yield replace(conf, load=replace(conf.load, search=fresh))
+        probed = read_run(ended.folder).info.search
+        runs.append(probed.probes if probed is not None else ())

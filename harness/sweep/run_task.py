@@ -111,15 +111,24 @@ class RunTask:
         self._progress(f"{self._place()} {label}")
         start_s = time.monotonic()
         result = self._run(prepared, folder, label)
-        for fresh in confirming(conf, result):
-            number = fresh.load.search.confirm_number
-            title = f"{label}, fresh run {number} of {conf.load.search.confirm_runs}"
-            self._progress(f"  confirming: {title}")
-            confirmed = self._run(prepare(fresh, self._progress), folder, title)
-            if confirmed.exit_code:
-                result = replace(confirmed, run_id=result.run_id, folder=result.folder)
-                break
+        result = self._confirm(conf, result, folder, label)
         self._took_s.append(time.monotonic() - start_s)
+        return result
+
+    def _confirm(self, conf: RunConf, result: JobResult, folder: Path, label: str) -> JobResult:
+        """Fresh runs for the answer of a search; the worst of their outcomes is the job's."""
+        fresh_runs = confirming(conf, result)
+        fresh = next(fresh_runs, None)
+        while fresh is not None:
+            title = f"{label}, fresh run {fresh.load.search.confirm_number}"
+            self._progress(f"  confirming: {title}")
+            ended = self._run(prepare(fresh, self._progress), folder, title)
+            if ended.exit_code:
+                return replace(ended, run_id=result.run_id, folder=result.folder)
+            try:
+                fresh = fresh_runs.send(ended)
+            except StopIteration:
+                break
         return result
 
     def _run(self, prepared: Prepared, folder: Path, label: str) -> JobResult:

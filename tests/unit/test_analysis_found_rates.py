@@ -1,10 +1,14 @@
 """What a search and its fresh runs say together."""
 
+from io import StringIO
+
+from rich.console import Console
+
 from harness.analysis.candidates import candidate_of, label_apart
 from harness.analysis.found_rates import found_rates
 from harness.analysis.model import FoundRate, Summary
 from harness.report.found import found_lines, found_tables
-from harness.report.text import verdict_lines
+from harness.report.text import found_table, verdict_lines
 from harness.testing.records import make_info
 from harness.types import Probe, ProbeEnd, RunInfo, SearchResult
 
@@ -118,3 +122,8 @@ def test_every_rate_stands_in_the_table() -> None:
         ("2.5", "passes in 0 of 2 runs", "75.0 %", "200"),
         ("4.0", "fails", "10.0 %", "100"),
     ]
+    console = Console(width=80, file=StringIO())
+    console.print(found_table(summary(SEARCH, again(1, 98, 70))))
+    printed = console.file.getvalue()
+    assert "passes in 2 of 2 runs" in printed
+    assert max(map(len, printed.splitlines())) <= 80

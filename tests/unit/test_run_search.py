@@ -32,7 +32,7 @@ from harness.search.sequential import SequentialTest
 from harness.store import finish_run, new_run_folder, write_tables
 from harness.sweep.confirm import confirming
 from harness.testing.records import make_info
-from harness.types import Outcome, ProbeEnd, SearchResult
+from harness.types import Outcome, Probe, ProbeEnd, SearchResult
 
 SERVICE_S = 0.2  # one at a time: the queue carries 5 requests/s
 BODY = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n"
@@ -176,19 +176,51 @@ def stored(folder: Path, search: SearchResult | None) -> JobResult:
     return JobResult(run_id="s", folder=final, outcome=Outcome.OK, exit_code=0)
 
 
-def test_fresh_runs_are_asked_for_what_was_found(tmp_path: Path) -> None:
-    conf = conf_of(tmp_path, confirm_runs=2)
-    found = SearchResult(
-        slo="quick", attainment_ratio=0.95, low_ratio=0.9, error_ratio=0.05, low_rps=3.0
+FOUND = SearchResult(slo="quick", attainment_ratio=0.95, low_ratio=0.9, error_ratio=0.05)
+
+
+def outcome(rate_rps: float, *, passed: bool) -> Probe:
+    return Probe(
+        rate_rps=rate_rps, level=0, has_passed=passed, end=ProbeEnd.DECIDED, n=9, good=9 * passed
     )
-    result = stored(tmp_path / "a", replace(found, high_rps=3.5))
-    fresh = list(confirming(conf, result))
-    assert [one.load.search.confirm_number for one in fresh] == [1, 2]
-    assert [one.load.search.confirm_rates for one in fresh] == [[3.0, 3.5]] * 2
-    assert {one.load.search.confirms for one in fresh} == {"s"}
-    assert list(confirming(fresh[0], result)) == []  # a fresh run is not confirmed itself
+
+
+def searched_so(*probes: Probe) -> SearchResult:
+    return replace(FOUND, probes=probes)
+
+
+def test_fresh_runs_follow_an_answer_that_does_not_hold(tmp_path: Path) -> None:
+    """3/s passes in the search and in one fresh run, fails in another: 2/s takes its place."""
+    conf = conf_of(tmp_path, confirm_runs=2)
+    probes = [outcome(2, passed=True), outcome(3, passed=True), outcome(4, passed=False)]
+    fresh = confirming(conf, stored(tmp_path / "s", searched_so(*probes)))
+    one = next(fresh)
+    asked = [one.load.search.confirm_rates]
+    assert (one.load.search.confirms, one.load.search.confirm_number) == ("s", 1)
+    for number, passes in enumerate(([True, False], [False], [True, False], [True, False])):
+        rates = asked[-1]
+        said = [outcome(r, passed=p) for r, p in zip(rates, passes, strict=False)]
+        try:
+            asked.append(
+                fresh.send(
+                    stored(tmp_path / str(number), searched_so(*said))
+                ).load.search.confirm_rates
+            )
+        except StopIteration:
+            break
+    assert asked == [[3, 4], [3, 4], [2, 4], [2, 4]]
+    assert number == 3  # two fresh runs agree with 2/s and, of all of them, three with 4/s
+
+
+def test_only_a_search_that_found_something_is_confirmed(tmp_path: Path) -> None:
+    conf = conf_of(tmp_path, confirm_runs=2)
+    result = stored(tmp_path / "a", searched_so(outcome(3, passed=True)))
+    (first,) = [next(confirming(conf, result))]
+    assert list(confirming(first, result)) == []  # a fresh run is not confirmed itself
     assert list(confirming(conf, replace(result, exit_code=3))) == []
-    assert list(confirming(conf, stored(tmp_path / "b", replace(found, low_rps=None)))) == []
+    none = stored(tmp_path / "b", searched_so(outcome(3, passed=False)))
+    assert list(confirming(conf, none)) == []
+    assert list(confirming(conf, stored(tmp_path / "c", None))) == []
     plain = replace(conf, load=LoadConf(users=1, requests=1))
     assert list(confirming(plain, result)) == []
 
