@@ -26,9 +26,9 @@ from gevent.hub import get_hub
 from harness.calibrate.cores import choose_cores, pinned
 from harness.calibrate.server.running import running_server
 from harness.load.calls import http_bytes
-from harness.load.client import Client, resolve
 from harness.load.job import Target
 from harness.load.journal import FLUSH_S, JournalWriter, Kind
+from harness.load.wire.client import Client, resolve
 from harness.types import HttpCall
 
 _LIMIT_BYTES = 100.0

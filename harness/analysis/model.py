@@ -119,7 +119,8 @@ class FoundRate:
 
     `low_rps`: highest rate that passed in all runs that tried it; `high_rps`: lowest above it
     that failed in all. None: there is none. `low_confirmed`, `high_confirmed`: in how many of
-    `fresh_runs`, of which `fresh_wanted` had to agree. `is_noisy`: a rate passed although a lower one failed, or runs disagreed.
+    `fresh_runs`, of which `fresh_wanted` had to agree. `is_noisy`: a rate passed although a lower
+    one failed, or runs disagreed.
     """
 
     candidate: Candidate

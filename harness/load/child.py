@@ -20,9 +20,9 @@ from gevent.fileobject import FileObjectPosix
 from gevent.queue import Queue
 
 from harness.errors import BakeoffError
-from harness.load.alone import LoadAlone
 from harness.load.distributed.master import Master
 from harness.load.job import LevelsJob, LoadJob, read_job, read_levels
+from harness.load.play.alone import LoadAlone
 from harness.load.process import die_with_parent, primed
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import gevent.monkey
 
-from harness.load import stamps
-from harness.load.open_files import raise_limit
+from harness.load.wire import stamps
+from harness.load.wire.open_files import raise_limit
 
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
 

@@ -20,7 +20,7 @@ from harness.engine.process import EngineProcess
 from harness.engine.ready import wait_ready
 from harness.errors import BakeoffError, InterruptedRunError, StoreWriteError
 from harness.load.driver import LoadProcess
-from harness.load.secrets import scrub_folder
+from harness.load.wire.secrets import scrub_folder
 from harness.run.identity import run_id
 from harness.run.interrupt import held_back
 from harness.run.outcome import JobResult, Measured, store_job

@@ -11,7 +11,7 @@ import psutil
 from harness.calibrate.stored import Calibration, read_calibration
 from harness.config import RunConf
 from harness.errors import ConfigError, StoreWriteError
-from harness.load.open_files import check_connections
+from harness.load.wire.open_files import check_connections
 from harness.plan.capacity import (
     calls_bytes,
     offered_tokens_per_s,

@@ -7,9 +7,9 @@ from socket import AF_INET
 from gevent.hub import get_hub
 
 from harness.grpc.call import grpc_bytes
-from harness.load.exchange import Exchange
-from harness.load.grpc_connection import GrpcConnection
 from harness.load.journal import Entry, JournalWriter, Kind, read_entries
+from harness.load.wire.exchange import Exchange
+from harness.load.wire.grpc_connection import GrpcConnection
 from harness.types import HttpCall, Wire
 
 

@@ -9,9 +9,9 @@ from typing import Any
 import gevent
 
 from harness.load.calls import http_bytes
-from harness.load.client import Client, Ended, resolve
 from harness.load.job import Target
 from harness.load.journal import Entry, JournalWriter, Kind, read_entries
+from harness.load.wire.client import Client, Ended, resolve
 from harness.types import HttpCall
 
 

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from harness.grpc import frames as http2
 from harness.grpc.call import pack_message
 from harness.grpc.frames import ACK, END_HEADERS, END_STREAM, FrameType, frame
-from harness.load import stamps
 from harness.load.journal import Kind
+from harness.load.wire import stamps
 from harness.testing.grpc_sender import GrpcSender
 from harness.testing.scripted import Script, Step
 from harness.testing.scripted_grpc import (

@@ -29,8 +29,8 @@ from harness.calibrate.server.log import OutcomeCode, StreamLog
 from harness.calibrate.server.loop import StreamServer
 from harness.grpc.call import MessageCutter, pack_message
 from harness.grpc.decode import GrpcBody, HeaderTables
-from harness.load import stamps
 from harness.load.journal import Kind
+from harness.load.wire import stamps
 from harness.testing.grpc_sender import GrpcSender
 from harness.types import Chunk, ChunkKind, ErrorClass, ResponseHead
 

@@ -8,7 +8,7 @@ import msgspec
 SCRIPT = """
 import json, gevent
 from time import monotonic
-from harness.load.alarm import Alarm
+from harness.load.play.alarm import Alarm
 
 alarm = Alarm()
 start_s = monotonic()

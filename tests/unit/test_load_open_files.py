@@ -6,11 +6,11 @@ import pytest
 
 from harness.errors import ConfigError
 from harness.load.driver import LoadProcess
-from harness.load.open_files import check_connections
+from harness.load.wire.open_files import check_connections
 
 
 def test_a_hard_limit_that_is_too_low_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("harness.load.open_files.resource.getrlimit", lambda _: (64, 128))
+    monkeypatch.setattr("harness.load.wire.open_files.resource.getrlimit", lambda _: (64, 128))
     check_connections(64)
     with pytest.raises(ConfigError) as caught:
         check_connections(65)
@@ -22,13 +22,13 @@ def test_a_hard_limit_that_is_too_low_is_refused(monkeypatch: pytest.MonkeyPatch
 
 def test_without_a_limit_nothing_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     unlimited = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
-    monkeypatch.setattr("harness.load.open_files.resource.getrlimit", lambda _: unlimited)
+    monkeypatch.setattr("harness.load.wire.open_files.resource.getrlimit", lambda _: unlimited)
     check_connections(10**9)
 
 
 CHILD = """
 import resource
-from harness.load.open_files import raise_limit
+from harness.load.wire.open_files import raise_limit
 resource.setrlimit(resource.RLIMIT_NOFILE, (64, 256))
 print(raise_limit(), resource.getrlimit(resource.RLIMIT_NOFILE))
 """

@@ -1,8 +1,8 @@
 import pytest
 
-from harness.load import pace
-from harness.load.pace import PAUSE_S, Pace
-from harness.load.stats import ClientStats
+from harness.load.wire import pace
+from harness.load.wire.pace import PAUSE_S, Pace
+from harness.load.wire.stats import ClientStats
 
 
 class CountingPoller:

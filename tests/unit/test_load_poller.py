@@ -4,8 +4,8 @@ from collections.abc import Iterator
 import gevent
 import pytest
 
-from harness.load.poller import READ_BYTES, Ancillary, Poller
-from harness.load.stamps import Clocks
+from harness.load.wire.poller import READ_BYTES, Ancillary, Poller
+from harness.load.wire.stamps import Clocks
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 import pytest
 
-from harness.load import retry_after
-from harness.load.retry_after import retry_after_s
+from harness.load.wire import retry_after
+from harness.load.wire.retry_after import retry_after_s
 
 
 @pytest.mark.parametrize(

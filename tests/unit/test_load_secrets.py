@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.errors import ConfigError
-from harness.load import secrets
-from harness.load.client import resolve
 from harness.load.job import Target
-from harness.load.secrets import masked, masker, scrub_folder, with_key
+from harness.load.wire import secrets
+from harness.load.wire.client import resolve
+from harness.load.wire.secrets import masked, masker, scrub_folder, with_key
 from harness.testing.loopback import loopback
 from harness.testing.scripted import Script, ScriptedServer
 from harness.types import Wire

@@ -5,7 +5,7 @@ from itertools import chain
 import pytest
 
 from harness.load.job import Lane, LevelJob
-from harness.load.share import Share, turns_at
+from harness.load.play.share import Share, turns_at
 
 OPEN = LevelJob(number=0, name="open", first=10, count=7)
 LANES = LevelJob(

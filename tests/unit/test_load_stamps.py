@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from harness.load import stamps
+from harness.load.wire import stamps
 
 TIMESPEC = struct.Struct("@qq")
 

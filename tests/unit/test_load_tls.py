@@ -10,7 +10,7 @@ import pytest
 
 from harness.calibrate.server.tls import CERTIFICATE
 from harness.load.journal import Kind
-from harness.load.tls import TlsStream, tls_settings
+from harness.load.wire.tls import TlsStream, tls_settings
 from harness.testing.loopback import loopback
 from harness.testing.scripted import InTurn, Script, ScriptedServer, Step
 

@@ -88,7 +88,7 @@ def test_a_tokenizer_that_is_not_there_is_refused() -> None:
 
 
 def test_more_users_than_open_files_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("harness.load.open_files.resource.getrlimit", lambda _: (64, 100))
+    monkeypatch.setattr("harness.load.wire.open_files.resource.getrlimit", lambda _: (64, 100))
     check(attached(load=LoadConf(users=36, requests=40)))
     assert refused(attached(load=LoadConf(users=37, requests=40))) == (
         "open-file limit 100 is too low for 37 connections; raise it with: ulimit -Hn 101"

@@ -8,7 +8,7 @@ from gevent.queue import Queue
 
 from harness.errors import BakeoffError, ConfigError, InvalidRunError
 from harness.load.distributed import messages as m
-from harness.load.locust_users import Users, WorkerUsers
+from harness.load.play.locust_users import Users, WorkerUsers
 
 _MASTER_GONE_S = 10.0  # a living master is heard every second
 _Expected = TypeVar("_Expected", bound=m.Message)

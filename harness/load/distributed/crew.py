@@ -8,12 +8,12 @@ import msgspec
 from gevent import subprocess
 
 from harness.errors import BakeoffError, ConfigError, StoreWriteError
-from harness.load import stamps
 from harness.load.distributed import messages as m
 from harness.load.distributed.handed_over import Crew, HandedOver
 from harness.load.distributed.member import Member
 from harness.load.job import LoadJob
-from harness.load.locust_users import MasterLink
+from harness.load.play.locust_users import MasterLink
+from harness.load.wire import stamps
 
 _POLL_S = 0.02
 _START_S = 60.0  # what a worker of ours may take to start; two seconds are usual

@@ -20,7 +20,7 @@ from harness.load.distributed.member import Member
 from harness.load.distributed.piecewise import due_by, pieces, small_files
 from harness.load.errors import raised
 from harness.load.job import LevelJob, LevelsJob, LoadJob
-from harness.load.share import Share
+from harness.load.play.share import Share
 
 _POLL_S = 0.02
 _LEAD_S = 0.2  # what a message to all workers may take before their level begins

@@ -6,7 +6,7 @@ from pathlib import Path
 from harness.load.calls import Calls, PlannedCalls
 from harness.load.distributed.messages import PIECE_BYTES, Piece
 from harness.load.job import LevelJob
-from harness.load.share import Share
+from harness.load.play.share import Share
 
 _SMALL_FILES = ("calls.idx", "calls.json")
 

@@ -23,9 +23,9 @@ from harness.load.distributed.piecewise import ReceivedCalls
 from harness.load.distributed.reach import check_reachable
 from harness.load.distributed.worker_tables import WorkerTables
 from harness.load.job import LevelJob
-from harness.load.job_adapter import open_job_adapter
-from harness.load.player import Player
-from harness.load.share import Share
+from harness.load.play.job_adapter import open_job_adapter
+from harness.load.play.player import Player
+from harness.load.play.share import Share
 
 
 class Worker:

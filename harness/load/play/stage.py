@@ -11,12 +11,12 @@ from typing import Any
 
 from gevent.pool import Group
 
-from harness.load.alarm import Alarm
 from harness.load.calls import Calls
-from harness.load.client import Client, Ended
 from harness.load.job import LevelJob
 from harness.load.journal import JournalWriter, Kind
-from harness.load.share import Share
+from harness.load.play.alarm import Alarm
+from harness.load.play.share import Share
+from harness.load.wire.client import Client, Ended
 
 
 class Stage(ABC):

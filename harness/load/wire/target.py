@@ -10,13 +10,13 @@ from typing import Any
 import gevent.socket
 
 from harness.errors import ConfigError
-from harness.load.connection import Connection
-from harness.load.grpc_connection import GrpcConnection
 from harness.load.job import Target
 from harness.load.journal import JournalWriter
-from harness.load.poller import Poller
-from harness.load.secrets import masker
-from harness.load.tls import TlsSettings, tls_settings
+from harness.load.wire.connection import Connection
+from harness.load.wire.grpc_connection import GrpcConnection
+from harness.load.wire.poller import Poller
+from harness.load.wire.secrets import masker
+from harness.load.wire.tls import TlsSettings, tls_settings
 from harness.types import Wire
 
 _TRY_S = 2.0

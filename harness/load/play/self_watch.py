@@ -7,8 +7,8 @@ from typing import Any
 
 from gevent.hub import get_hub
 
-from harness.load import stamps
-from harness.load.client import Client
+from harness.load.wire import stamps
+from harness.load.wire.client import Client
 from harness.types import ClientFacts
 
 _TICK_S = 0.01

@@ -11,20 +11,20 @@ import msgspec
 from gevent.hub import get_hub
 
 from harness.errors import ConfigError, StoreWriteError
-from harness.load import stamps
-from harness.load.arrivals import OpenStage
 from harness.load.calls import Calls
-from harness.load.client import Client, resolve
-from harness.load.closed import ClosedStage
 from harness.load.job import LevelJob, LoadJob
-from harness.load.job_adapter import open_job_adapter
 from harness.load.journal import FLUSH_S, JournalWriter, Kind
-from harness.load.level_facts import LevelFacts
-from harness.load.locust_users import Users
-from harness.load.self_watch import SelfWatch
-from harness.load.sessions import ClosedSessions, Conversation, OpenSessions
-from harness.load.share import Share
-from harness.load.stage import Stage
+from harness.load.play.arrivals import OpenStage
+from harness.load.play.closed import ClosedStage
+from harness.load.play.job_adapter import open_job_adapter
+from harness.load.play.level_facts import LevelFacts
+from harness.load.play.locust_users import Users
+from harness.load.play.self_watch import SelfWatch
+from harness.load.play.sessions import ClosedSessions, Conversation, OpenSessions
+from harness.load.play.share import Share
+from harness.load.play.stage import Stage
+from harness.load.wire import stamps
+from harness.load.wire.client import Client, resolve
 
 _POLL_S = 0.02
 _CUT_OFF = "cut off"

@@ -10,7 +10,7 @@ from typing import Any
 
 import gevent.socket
 
-from harness.load.tls import TlsStream
+from harness.load.wire.tls import TlsStream
 
 _READ_BYTES = 16 * 1024  # a TLS record
 

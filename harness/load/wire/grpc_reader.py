@@ -5,9 +5,9 @@ from time import monotonic
 from typing import Any
 
 from harness.grpc.client import Http2Client
-from harness.load.exchange import Exchange
 from harness.load.journal import HEADER, Kind
-from harness.load.stamps import ANCILLARY_BYTES, arrival
+from harness.load.wire.exchange import Exchange
+from harness.load.wire.stamps import ANCILLARY_BYTES, arrival
 
 READ_BYTES = 64 * 1024  # more, and malloc maps and unmaps memory for every read
 _READ, _READ_USER = int(Kind.READ), int(Kind.READ_USER)

@@ -2,7 +2,7 @@
 
 from email.utils import parsedate_to_datetime
 
-from harness.load.stamps import wall_now
+from harness.load.wire.stamps import wall_now
 
 DEFAULT_S = 1.0
 

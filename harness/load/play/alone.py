@@ -7,9 +7,9 @@ import gevent
 
 from harness.load.calls import Calls
 from harness.load.job import LevelsJob, LoadJob
-from harness.load.locust_users import Users
-from harness.load.player import Player
-from harness.load.share import Share
+from harness.load.play.locust_users import Users
+from harness.load.play.player import Player
+from harness.load.play.share import Share
 
 
 class LoadAlone:

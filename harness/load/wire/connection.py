@@ -15,13 +15,13 @@ from typing import Any
 import gevent.monkey
 from gevent.hub import get_hub
 
-from harness.load import socket_calls
-from harness.load.exchange import Exchange
-from harness.load.framing import Framing
 from harness.load.journal import HEADER, JournalWriter, Kind
-from harness.load.poller import READ_BYTES, Ancillary, Poller
-from harness.load.stamps import Clocks, arrival, enable
-from harness.load.tls import CertificateError, TlsStream
+from harness.load.wire import socket_calls
+from harness.load.wire.exchange import Exchange
+from harness.load.wire.framing import Framing
+from harness.load.wire.poller import READ_BYTES, Ancillary, Poller
+from harness.load.wire.stamps import Clocks, arrival, enable
+from harness.load.wire.tls import CertificateError, TlsStream
 
 __all__ = ["READ_BYTES", "Connection", "Exchange"]
 

@@ -1,6 +1,6 @@
 """Open levels: every arrival is started at its due time, and waits for nothing."""
 
-from harness.load.stage import Stage
+from harness.load.play.stage import Stage
 
 
 class OpenStage(Stage):

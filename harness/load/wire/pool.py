@@ -7,15 +7,15 @@ from typing import Any
 from gevent.event import AsyncResult
 from gevent.hub import get_hub
 
-from harness.load.connection import Connection
-from harness.load.exchange import Exchange
-from harness.load.grpc_connection import GrpcConnection
 from harness.load.journal import JournalWriter, Kind
-from harness.load.pace import Pace
-from harness.load.poller import Poller
-from harness.load.socket_calls import error_name
-from harness.load.stats import ClientStats
-from harness.load.target import ResolvedTarget
+from harness.load.wire.connection import Connection
+from harness.load.wire.exchange import Exchange
+from harness.load.wire.grpc_connection import GrpcConnection
+from harness.load.wire.pace import Pace
+from harness.load.wire.poller import Poller
+from harness.load.wire.socket_calls import error_name
+from harness.load.wire.stats import ClientStats
+from harness.load.wire.target import ResolvedTarget
 
 _LOOK_S = 0.25
 _LINGER_S = 1.0

@@ -13,13 +13,13 @@ import msgspec
 
 from harness.adapter import Adapter
 from harness.grpc.call import grpc_bytes
-from harness.load.arrivals import OpenStage
 from harness.load.calls import http_bytes
-from harness.load.client import Ended
-from harness.load.closed import ClosedStage
 from harness.load.job import Target
-from harness.load.share import turns_at
-from harness.load.stage import Stage
+from harness.load.play.arrivals import OpenStage
+from harness.load.play.closed import ClosedStage
+from harness.load.play.share import turns_at
+from harness.load.play.stage import Stage
+from harness.load.wire.client import Ended
 from harness.types import ChunkKind, Request, Turn, Wire
 
 

@@ -4,14 +4,14 @@ from time import monotonic
 from typing import NamedTuple
 
 from harness.grpc.kept import read_grpc_answer
-from harness.load.exchange import Exchange
 from harness.load.journal import JournalWriter, Kind
-from harness.load.kept import read_answer
-from harness.load.pool import Pool
-from harness.load.retry_after import retry_after_s
-from harness.load.secrets import with_key
-from harness.load.stats import ClientStats
-from harness.load.target import ResolvedTarget, resolve
+from harness.load.wire.exchange import Exchange
+from harness.load.wire.kept import read_answer
+from harness.load.wire.pool import Pool
+from harness.load.wire.retry_after import retry_after_s
+from harness.load.wire.secrets import with_key
+from harness.load.wire.stats import ClientStats
+from harness.load.wire.target import ResolvedTarget, resolve
 from harness.types import ResponseHead, Wire
 
 __all__ = ["Client", "ClientStats", "Ended", "ResolvedTarget", "resolve"]

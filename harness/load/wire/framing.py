@@ -5,7 +5,7 @@ from typing import Any
 
 import httptools
 
-from harness.load.exchange import Exchange
+from harness.load.wire.exchange import Exchange
 
 _OK_STATUS = 200  # below it: interim answers (1xx), another head follows
 _LENGTHS = {b"content-length", b"transfer-encoding"}

@@ -12,7 +12,7 @@ from typing import Any
 import gevent.monkey
 from gevent.hub import get_hub
 
-from harness.load.stamps import ANCILLARY_BYTES, Clocks, read_clocks
+from harness.load.wire.stamps import ANCILLARY_BYTES, Clocks, read_clocks
 
 _epoll: Any = gevent.monkey.get_original("select", "epoll")
 READ_BYTES = 64 * 1024  # more, and malloc maps and unmaps memory for every read

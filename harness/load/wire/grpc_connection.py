@@ -18,11 +18,11 @@ import gevent.monkey
 from gevent.hub import get_hub
 
 from harness.grpc.client import Http2Client
-from harness.load import socket_calls
-from harness.load.exchange import Exchange
-from harness.load.grpc_reader import READ_BYTES, broken_by, reader
 from harness.load.journal import JournalWriter, Kind
-from harness.load.stamps import enable
+from harness.load.wire import socket_calls
+from harness.load.wire.exchange import Exchange
+from harness.load.wire.grpc_reader import READ_BYTES, broken_by, reader
+from harness.load.wire.stamps import enable
 
 _RawSocket: Any = gevent.monkey.get_original("socket", "socket")
 _READABLE, _WRITABLE = 1, 2

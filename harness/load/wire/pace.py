@@ -11,8 +11,8 @@ from typing import Any
 
 from gevent.hub import get_hub
 
-from harness.load.poller import Poller
-from harness.load.stats import ClientStats
+from harness.load.wire.poller import Poller
+from harness.load.wire.stats import ClientStats
 
 PAUSE_S = 0.001  # the event loop makes it up to 2 ms
 _BUSY_PER_S = 8000.0  # reads: with fewer there is time to be woken for each

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from time import monotonic
 from typing import Any
 
-from harness.load.share import LaneShare
-from harness.load.stage import Stage
+from harness.load.play.share import LaneShare
+from harness.load.play.stage import Stage
 
 _FIRST_BACKOFF_S = 0.05  # after a failed request, doubled up to the second: a dead server must not
 _LAST_BACKOFF_S = 1.0  # be hammered by instant failures

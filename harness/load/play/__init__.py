@@ -1,0 +1,1 @@
+"""How levels are played: who sends when, and what the load process sees of itself meanwhile."""

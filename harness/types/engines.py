@@ -1,0 +1,90 @@
+"""What an engine and its machine say of themselves."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from harness.types.requests import Wire
+
+
+class Provenance(StrEnum):
+    """Where an engine figure comes from."""
+
+    MEASURED = "measured"
+    DERIVED = "derived"
+    NOT_EXPOSED = "not_exposed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineSample:
+    """What an engine said of itself at one moment; one row of `engine.parquet`.
+
+    Counters are totals since the engine's start. `kv_usage_ratio` is 0..1 of the pool.
+    """
+
+    t_s: float = 0.0
+    running: float | None = None
+    waiting: float | None = None
+    kv_usage_ratio: float | None = None
+    kv_provenance: Provenance = Provenance.NOT_EXPOSED
+    prefix_cached_tokens_total: float | None = None
+    prompt_tokens_total: float | None = None
+    generation_tokens_total: float | None = None
+    preemptions_total: float | None = None
+    draft_tokens_total: float | None = None
+    accepted_tokens_total: float | None = None
+    scrape_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostSample:
+    """What the machine did at one moment; one row of `host.parquet`.
+
+    CPU ratios are of one core (2.0 = two cores busy); `cpu_total_ratio` is 0..1 of all cores.
+    """
+
+    t_s: float
+    cpu_total_ratio: float
+    engine_cpu_ratio: float | None = None
+    client_cpu_ratio: float | None = None
+    engine_rss_bytes: int | None = None
+    client_rss_bytes: int | None = None
+    gpu_util_ratio: float | None = None
+    gpu_memory_bytes: int | None = None
+    gpu_power_w: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineIdentity:
+    """What the running engine says it is; each a value or None.
+
+    `is_emulated`: it says that it is an emulator; its figures are never evidence.
+    """
+
+    version: str | None = None
+    model: str | None = None
+    max_model_len_tokens: int | None = None
+    max_running: int | None = None
+    kv_capacity_tokens: int | None = None
+    is_emulated: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capabilities:
+    """What an engine can do over the measured route; the plan, contract and report read it."""
+
+    forced_length: bool
+    token_id_prompts: bool
+    usage_in_stream: bool
+    kv_metric: Provenance
+    prefix_cache_off: bool
+    tokenize_route: bool
+    metrics: bool
+    wire: Wire = Wire.HTTP
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diagnosis:
+    """A known failure read from an engine's log: the engine's reason and what to change."""
+
+    reason: str
+    advice: str
