@@ -19,6 +19,7 @@ from harness.run.load_calls import Written, write_levels, write_warmup
 from harness.run.load_job import load_job
 from harness.run.outcome import Measured
 from harness.run.preflight import Prepared
+from harness.run.search_player import SearchPlayer
 from harness.run.search_run import SearchRun
 
 
@@ -77,7 +78,7 @@ class Playing:
         )
         self._play_written(warm_up)
         if prepared.conf.load.shape is Shape.SEARCH:
-            search = SearchRun(
+            player = SearchPlayer(
                 prepared=prepared,
                 base_url=base_url,
                 folder=self.folder,
@@ -86,6 +87,10 @@ class Playing:
                 calls=self.calls,
                 play_written=self._play_written,
                 planned=self._planned,
+            )
+            search = SearchRun(
+                conf=prepared.conf,
+                player=player,
                 should_abort=self._has_died,
                 progress=self.progress,
             )

@@ -1,28 +1,21 @@
-"""Plays a search on a running engine: one request alone, a burst, then rate after rate.
+"""Searches on a running engine: one request alone, a burst, then rate after rate.
 
 Source of the procedure: method.md 2.1. A fresh run that confirms another's answer plays the rates
 that it is given, lowest first, and stops at the first that fails.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from statistics import median
-from typing import Protocol
 
-from harness.config import LevelConf, Shape
-from harness.load.calls import Planned, PlannedCalls
-from harness.load.decode import JournalDecoder, PlayedLevel
-from harness.load.tail import JournalTail
-from harness.plan.level import PlannedLevel
-from harness.plan.probe import closed_level, probe_level
+from harness.config import RunConf
+from harness.errors import InvalidRunError
 from harness.run.live_probe import LiveProbe
-from harness.run.load_calls import Written, write_levels
-from harness.run.preflight import Prepared
+from harness.run.search_player import SearchPlayer
 from harness.search.bracket import Bracket
 from harness.search.sequential import SequentialTest, default_low_ratio
 from harness.search.verdicts import Verdicts
-from harness.types import Probe, ProbeEnd, Record, SearchResult
+from harness.types import Probe, ProbeEnd, SearchResult
 
 _FLOOR_REQUESTS = 4
 _FIRST_BURST_USERS, _LAST_BURST_USERS = 8, 512
@@ -32,48 +25,21 @@ _SETTLE_FLOORS = 2.0  # the population has turned over once: method.md 3.1
 _MOST_OF_EXPECTED = 6.0  # requests of a probe, in multiples of what the test needs on average
 
 
-class PlayWritten(Protocol):
-    """Hands written levels to the load process and waits until they are played."""
-
-    def __call__(self, written: Written, should_stop: Callable[[], bool] | None = None, /) -> None:
-        """Blocks; `should_stop` ends the level's window early."""
-
-
 @dataclass(slots=True, kw_only=True)
 class SearchRun:
-    """One search on one server. `levels`, `calls`: of all that was played, the warm-up included.
+    """One search on one server, or a fresh run that tries another's rates."""
 
-    `play` adds to both; `planned` looks a request up in `calls`.
-    """
-
-    prepared: Prepared
-    base_url: str
-    folder: Path
-    journal: Path
-    levels: Sequence[PlayedLevel]
-    calls: Sequence[PlannedCalls]
-    play_written: PlayWritten
-    planned: Callable[[int], Planned]
+    conf: RunConf
+    player: SearchPlayer
     should_abort: Callable[[], bool]
     progress: Callable[[str], None]
-    _decoder: JournalDecoder = field(init=False)
-    _tail: JournalTail = field(init=False)
     _probes: list[Probe] = field(default_factory=list)
     _floor_s: float | None = None
     _burst_rps: float | None = None
 
-    def __post_init__(self) -> None:
-        self._tail = JournalTail(self.journal)
-        self._decoder = JournalDecoder(
-            adapter=self.prepared.adapter,
-            block=self.prepared.conf.block,
-            planned=self.planned,
-            levels=self.levels,
-        )
-
     def play(self) -> None:
         """Play until the bracket is closed; `result` says what came of it."""
-        conf = self.prepared.conf.load.search
+        conf = self.conf.load.search
         self._floor_s = self._floor()
         if conf.confirm_rates:
             self._confirm(sorted(conf.confirm_rates))
@@ -87,14 +53,14 @@ class SearchRun:
             bracket.take(rate, has_passed=probe.has_passed)
 
     def _confirm(self, rates: list[float]) -> None:
-        error_ratio = self.prepared.conf.load.search.error_ratio / len(rates)
+        error_ratio = self.conf.load.search.error_ratio / len(rates)
         for rate in rates:
             if not self._probe(rate, error_ratio).has_passed:
                 return
 
     def result(self) -> SearchResult:
         """What was found so far."""
-        conf = self.prepared.conf
+        conf = self.conf
         passed = [probe.rate_rps for probe in self._probes if probe.has_passed]
         failed = [probe.rate_rps for probe in self._probes if not probe.has_passed]
         test = self._test(conf.load.search.error_ratio)
@@ -113,15 +79,19 @@ class SearchRun:
 
     def _floor(self) -> float:
         """End-to-end time of one request alone, median, in s."""
-        records = self._closed("one request alone", users=1, requests=_FLOOR_REQUESTS)
+        records = self.player.closed("one request alone", users=1, requests=_FLOOR_REQUESTS)
         times = [r.chunk_s[-1] - r.due_s for r in records if r.is_ok and r.chunk_s]
         return median(times) if times else 0.0
 
     def _first_bracket(self) -> Bracket:
-        conf = self.prepared.conf.load.search
+        conf = self.conf.load.search
         low, high = conf.rate_low_rps, conf.rate_high_rps
         if low is None or high is None:
             self._burst_rps = self._burst()
+            if not self._burst_rps:
+                raise InvalidRunError(
+                    "load=search: no request of the burst was answered, so there is no rate to try"
+                )
             low = low if low is not None else _LOW_OF_BURST * self._burst_rps
             high = high if high is not None else max(_HIGH_OF_BURST * self._burst_rps, low * 1.5)
         return Bracket(low_rps=low, high_rps=high, ratio=conf.ratio)
@@ -130,7 +100,7 @@ class SearchRun:
         """Requests a second with ever more users at once, until more users give no more."""
         best, users = 0.0, _FIRST_BURST_USERS
         while users <= _LAST_BURST_USERS and not self.should_abort():
-            records = self._closed(f"burst, users={users}", users=users, requests=2 * users)
+            records = self.player.closed(f"burst, users={users}", users=users, requests=2 * users)
             ends = [r.chunk_s[-1] for r in records if r.is_ok and r.chunk_s]
             span_s = max(ends, default=0.0) - min((r.due_s for r in records), default=0.0)
             rate = len(ends) / span_s if span_s > 0 else 0.0
@@ -139,49 +109,27 @@ class SearchRun:
             best, users = rate, 2 * users
         return best
 
-    def _closed(self, name: str, *, users: int, requests: int) -> list[Record]:
-        level = LevelConf(shape=Shape.USERS, users=users, requests=requests)
-        number = len(self.levels)
-        planned = closed_level(
-            self.prepared.conf,
-            self.prepared.tokenizer,
-            level,
-            number=number,
-            first_index=self._next_index,
-        )
-        self._play(planned, name, should_stop=None)
-        entries = self._tail.entries()
-        return [record for entry in entries if (record := self._decoder.take(entry)) is not None]
-
     def _probe(self, rate_rps: float, error_ratio: float) -> Probe:
-        conf, test = self.prepared.conf, self._test(error_ratio)
+        conf, test = self.conf, self._test(error_ratio)
         search = conf.load.search
-        number, first = len(self.levels), self._next_index
         most = _MOST_OF_EXPECTED * test.expected_n()
-        planned = probe_level(
-            conf,
-            self.prepared.tokenizer,
-            number=number,
-            rate_rps=rate_rps,
-            first_index=first,
-            duration_s=min(search.probe_max_s, max(most / rate_rps, 2 * search.probe_min_s)),
-        )
+        player, row = self.player, self.player.row
         live = LiveProbe(
-            number=number,
+            number=player.number,
             rate_rps=rate_rps,
             slo=conf.slo,
-            decoder=self._decoder,
-            tail=self._tail,
+            decoder=player.decoder,
+            tail=player.tail,
             verdicts=Verdicts(
                 slo=conf.slo,
-                first_index=first,
+                first_index=player.next_index,
                 settle_s=_SETTLE_FLOORS * (self._floor_s or 0.0),
             ),
             test=test,
             least_s=search.probe_min_s,
         )
-        self._play(planned, f"probe {rate_rps:.3g}/s", should_stop=live.should_stop)
-        row = sum(not level.is_warmup for level in self.levels[:number])
+        duration_s = min(search.probe_max_s, max(most / rate_rps, 2 * search.probe_min_s))
+        player.rate(rate_rps, duration_s=duration_s, should_stop=live.should_stop)
         probe = live.finish(row)
         if self.should_abort():
             probe = replace(probe, end=ProbeEnd.ABORTED, has_passed=False)
@@ -192,29 +140,10 @@ class SearchRun:
         return probe
 
     def _test(self, error_ratio: float) -> SequentialTest:
-        conf = self.prepared.conf
+        conf = self.conf
         high, low = conf.slo.attainment_ratio, conf.load.search.attainment_low_ratio
         return SequentialTest(
             high_ratio=high,
             low_ratio=default_low_ratio(high) if low is None else low,
             error_ratio=error_ratio,
         )
-
-    @property
-    def _next_index(self) -> int:
-        return max((calls.first + len(calls) for calls in self.calls), default=0)
-
-    def _play(
-        self, planned: PlannedLevel, name: str, *, should_stop: Callable[[], bool] | None
-    ) -> None:
-        number = len(self.levels)
-        written = write_levels(
-            self.prepared.conf,
-            [planned],
-            self.prepared.adapter,
-            self.folder / f"level-{number}",
-            base_url=self.base_url,
-            first_number=number,
-        )
-        rows = [replace(row, shape=Shape.SEARCH.value, name=name) for row in written.rows]
-        self.play_written(replace(written, rows=tuple(rows)), should_stop)

@@ -27,6 +27,7 @@ from harness.load.journal import JournalWriter, Kind
 from harness.run.load_calls import Written
 from harness.run.outcome import JobResult
 from harness.run.preflight import prepare
+from harness.run.search_player import SearchPlayer
 from harness.run.search_run import SearchRun
 from harness.search.sequential import SequentialTest
 from harness.store import finish_run, new_run_folder, write_tables
@@ -109,8 +110,9 @@ def conf_of(store: Path, **changes: object) -> RunConf:
 def searched(conf: RunConf, folder: Path) -> tuple[SearchResult, Queue]:
     folder.mkdir(exist_ok=True)
     queue = Queue(folder / "journal.bin")
-    search = SearchRun(
-        prepared=prepare(conf, lambda _: None),
+    prepared = prepare(conf, lambda _: None)
+    player = SearchPlayer(
+        prepared=prepared,
         base_url="http://127.0.0.1:9",
         folder=folder,
         journal=folder / "journal.bin",
@@ -118,8 +120,9 @@ def searched(conf: RunConf, folder: Path) -> tuple[SearchResult, Queue]:
         calls=queue.calls,
         play_written=queue.play,
         planned=queue.planned,
-        should_abort=lambda: False,
-        progress=lambda _: None,
+    )
+    search = SearchRun(
+        conf=conf, player=player, should_abort=lambda: False, progress=lambda _: None
     )
     search.play()
     return search.result(), queue
