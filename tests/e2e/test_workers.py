@@ -121,9 +121,11 @@ def begin() -> Iterator[Begin]:
 
     yield start
     for process in begun:
-        if process.poll() is None:
-            process.kill()
-            process.communicate()
+        process.kill()
+        process.wait()
+        for pipe in (process.stdout, process.stderr):
+            if pipe is not None:
+                pipe.close()
 
 
 @pytest.fixture
@@ -190,7 +192,7 @@ def test_a_killed_worker_on_another_host_makes_the_run_invalid(
     worker = begin(hosts.worker, "worker", "--master", MASTER, "--wait-s", "200")
     assert worker.stdout is not None
     while "playing constant" not in (line := worker.stdout.readline()):
-        assert line, "the worker ended before it played"
+        assert line, f"the worker ended before it played: {worker.communicate()[1]}"
     time.sleep(2.0)
     worker.kill()
     worker.communicate()
@@ -216,7 +218,7 @@ def test_a_killed_run_ends_its_worker_on_the_other_host(hosts: Hosts, begin: Beg
     worker = begin(hosts.worker, "worker", "--master", MASTER, "--wait-s", "200")
     assert worker.stdout is not None
     while "playing users" not in (line := worker.stdout.readline()):
-        assert line, "the worker ended before it played"
+        assert line, f"the worker ended before it played: {worker.communicate()[1]}"
     os.kill(started.pid, signal.SIGKILL)
     started.communicate()
     _, err = worker.communicate(timeout=60)
@@ -231,7 +233,7 @@ def test_an_interrupted_worker_ends_cleanly(hosts: Hosts, begin: Begin) -> None:
     worker = begin(hosts.worker, "worker", "--master", MASTER, "--wait-s", "200")
     assert worker.stdout is not None
     while "playing users" not in (line := worker.stdout.readline()):
-        assert line, "the worker ended before it played"
+        assert line, f"the worker ended before it played: {worker.communicate()[1]}"
     worker.send_signal(signal.SIGINT)
     _, err = worker.communicate(timeout=30)
     assert worker.returncode == 130, err

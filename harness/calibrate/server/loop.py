@@ -11,6 +11,7 @@ from harness.calibrate.server.connection import SO_TIMESTAMPNS, Connection
 from harness.calibrate.server.log import StreamLog
 from harness.calibrate.server.openai import OpenAiFront
 from harness.calibrate.server.schedule import Schedule
+from harness.calibrate.server.stamping import await_stamps
 from harness.calibrate.server.tls import TlsConnection
 
 _IDLE_S = 0.1  # how soon a stop is seen when nothing happens
@@ -52,6 +53,7 @@ class StreamServer:
         self._is_stopping = False
         # Set on the listener, inherited by each connection: the kernel stamps from the start.
         listener.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
+        await_stamps()
         listener.settimeout(0.0)
         self._epoll = select.epoll()
         self._epoll.register(listener.fileno(), select.EPOLLIN)

@@ -5,6 +5,7 @@ import socket
 import time
 
 from harness.calibrate.server.connection import SO_TIMESTAMPNS
+from harness.calibrate.server.stamping import await_stamps
 from harness.emulate.server.front import Front
 from harness.emulate.server.player import Player
 from harness.emulate.server.stream import ClientConnection
@@ -25,6 +26,7 @@ class Loop:
         self._is_stopping = False
         # Set on the listener, inherited by each connection: the kernel stamps from the start.
         listener.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
+        await_stamps()
         listener.settimeout(0.0)
         self._epoll = select.epoll()
         self._epoll.register(listener.fileno(), select.EPOLLIN)
