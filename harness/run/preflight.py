@@ -12,17 +12,20 @@ from urllib.parse import urlsplit
 
 from harness.adapter import Adapter
 from harness.calibrate.stored import read_calibration, to_facts
-from harness.config import LaunchMode, ModelConf, RecipeConf, RunConf
+from harness.config import LaunchMode, ModelConf, RecipeConf, RunConf, Shape
 from harness.engine.environment import Environment, ensure_environment, installed
 from harness.engine.facts import hardware_label, machine_facts
 from harness.engine.model_file import check_model_file, model_facts
 from harness.engine.ports import choose_port
 from harness.errors import ConfigError
+from harness.plan.level_identity import plan_seed
 from harness.plan.plan import Plan, build_plan
 from harness.plan.tokenizer import Tokenizer, load_tokenizer
+from harness.plan.trace_level import level_trace
 from harness.registry import open_adapter
 from harness.run.identity import content_hash
 from harness.run.machine_limits import check_disk, check_limits
+from scenarios.traces import describe
 
 cached_tokenizer = cache(load_tokenizer)  # all jobs of a sweep share it
 
@@ -83,6 +86,7 @@ def prepare(conf: RunConf, progress: Callable[[str], None]) -> Prepared:
             "sha256": tokenizer.sha256,
         },
         "calibration": to_facts(calibration) if calibration else {},
+        "prompts": dict(plan.prompts),
         "engine_recipe": list(job_recipe(conf).packages) if environment else [],
     }
     digest = content_hash(conf, plan_hash=plan.plan_hash, model_sha256=model.get("sha256"))
@@ -97,6 +101,18 @@ def prepare(conf: RunConf, progress: Callable[[str], None]) -> Prepared:
         content_hash=digest,
         api_key=_api_key(conf),
     )
+
+
+def trace_lines(conf: RunConf) -> list[str]:
+    """What the traces of a load are, and what is doubtful about their times: to be read first."""
+    lines = []
+    for level in () if conf.load.shape is Shape.SEARCH else conf.load.played_levels():
+        if level.shape is Shape.TRACE:
+            trace = level_trace(level.trace, plan_seed(conf))
+            lines.append(describe(trace))
+            if doubt := trace.facts.get("time_unit_doubt"):
+                lines.append(f"doubt: {doubt}")
+    return lines
 
 
 def job_recipe(conf: RunConf) -> RecipeConf:

@@ -13,7 +13,7 @@ from harness.config import LaunchMode, RunConf, SloConf
 from harness.errors import BakeoffError, ConfigError, InterruptedRunError, StoreWriteError
 from harness.run.job import measure
 from harness.run.outcome import JobResult
-from harness.run.preflight import Prepared, can_prepare, check, prepare
+from harness.run.preflight import Prepared, can_prepare, check, prepare, trace_lines
 from harness.sweep.blocks import BlockJob, Schedule, finished_runs, schedule
 from harness.sweep.compose import to_run_conf
 from harness.sweep.confirm import confirming
@@ -59,6 +59,8 @@ class RunTask:
             raise ConfigError("repeats and store cannot be swept; give each one value")
         for conf in confs:
             check(conf)
+        for line in dict.fromkeys(line for conf in confs for line in trace_lines(conf)):
+            self._progress(line)
         name = first.name or datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
         self.sweep = SweepPlan(folder=Path(first.store) / name, slo=first.slo)
         blocks = [

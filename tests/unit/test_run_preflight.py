@@ -1,5 +1,6 @@
 """What is refused before anything starts, and what a prepared job holds."""
 
+import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -16,9 +17,19 @@ from harness.config import (
     RecipeConf,
     RunConf,
     ScenarioConf,
+    Shape,
+    TimeUnit,
+    TraceConf,
 )
 from harness.errors import ConfigError, StoreWriteError
-from harness.run.preflight import can_prepare, check, find_model, job_recipe, prepare
+from harness.run.preflight import (
+    can_prepare,
+    check,
+    find_model,
+    job_recipe,
+    prepare,
+    trace_lines,
+)
 from harness.testing.toy_model import write_toy_model
 
 
@@ -163,3 +174,18 @@ def test_a_model_of_ones_own_must_be_there(tmp_path: Path) -> None:
 
 def test_an_attached_server_can_be_prepared_without_installing() -> None:
     assert can_prepare(attached())
+
+
+def test_the_unit_of_a_trace_is_said_before_anything_starts(tmp_path: Path) -> None:
+    """Case C62: stamps in seconds that are read as ms are 1,000 times too fast."""
+    path = tmp_path / "mine.jsonl"
+    rows = [{"timestamp": 0.2 * i, "input_tokens": 10, "output_tokens": 5} for i in range(3)]
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    for unit, rate in ((TimeUnit.S, "7.5 requests/s"), (TimeUnit.MS, "7,500 requests/s")):
+        trace = TraceConf(path=str(path), time_unit=unit)
+        load = LoadConf(shape=Shape.TRACE, trace=trace)
+        first, *doubts = trace_lines(attached(load=load))
+        assert rate in first
+        assert f"times read as {unit.value} (as given)" in first
+        assert len(doubts) == (1 if unit is TimeUnit.MS else 0)
+    assert trace_lines(attached()) == []
