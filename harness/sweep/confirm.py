@@ -1,7 +1,7 @@
 """Fresh runs that try a search's answer again: each a server start with other prompts.
 
 Each tries the highest rate that all runs so far have passed and the lowest that all have failed,
-so that an answer that does not hold is followed downwards until one does.
+so that an end that does not hold is followed, downwards or upwards, until one does.
 """
 
 from collections.abc import Generator
@@ -27,13 +27,14 @@ def confirming(conf: RunConf, result: JobResult) -> Generator[RunConf, JobResult
     found = read_run(result.folder).info.search
     runs = [found.probes] if found is not None else []
     for number in range(1, _MOST * search.confirm_runs + 1):
-        low, high = agreed(tried_rates(runs))
+        tried = tried_rates(runs)
+        low, high = agreed(tried)
         if low is None:
             return
-        again = [low.passes - 1, high.fails - 1 if high else search.confirm_runs]
-        if min(again) >= search.confirm_runs:
+        if high is not None and min(low.passes, high.fails) > search.confirm_runs:
             return
-        rates = [low.rate_rps] + ([high.rate_rps] if high else [])
+        beyond = tried[-1].rate_rps * search.ratio
+        rates = [low.rate_rps, high.rate_rps if high else beyond]
         fresh = replace(search, confirm_rates=rates, confirms=result.run_id, confirm_number=number)
         ended = yield replace(conf, load=replace(conf.load, search=fresh))
         probed = read_run(ended.folder).info.search

@@ -215,6 +215,16 @@ def test_fresh_runs_follow_an_answer_that_does_not_hold(tmp_path: Path) -> None:
     assert number == 3  # two fresh runs agree with 2/s and, of all of them, three with 4/s
 
 
+def test_an_upper_end_that_does_not_hold_is_followed_upwards(tmp_path: Path) -> None:
+    conf = conf_of(tmp_path, confirm_runs=1)
+    probes = [outcome(2, passed=True), outcome(4, passed=False)]
+    fresh = confirming(conf, stored(tmp_path / "s", searched_so(*probes)))
+    assert next(fresh).load.search.confirm_rates == [2, 4]
+    said = [outcome(2, passed=True), outcome(4, passed=True)]
+    two = fresh.send(stored(tmp_path / "1", searched_so(*said)))
+    assert two.load.search.confirm_rates == [2, 5]  # 4 x the ratio of 1.25
+
+
 def test_only_a_search_that_found_something_is_confirmed(tmp_path: Path) -> None:
     conf = conf_of(tmp_path, confirm_runs=2)
     result = stored(tmp_path / "a", searched_so(outcome(3, passed=True)))
