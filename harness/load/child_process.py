@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from harness.errors import BakeoffError
+from harness.errors import BakeoffError, InvalidRunError
 from harness.load.errors import raised
 
 Event = Mapping[str, Any]
@@ -71,9 +71,18 @@ class ChildProcess:
             self._child.wait(timeout_s)
 
     def check_end(self) -> None:
-        """Wait for its end; BakeoffError with its last words if it was not a good one."""
+        """Wait for its end; BakeoffError with its last words if it was not a good one.
+
+        InvalidRunError if somebody ended it: what was measured until then is there, and is not
+        a defect of ours.
+        """
         code = self._child.wait()
         self._join_readers()  # its last words may still be on their way
+        if code < 0:
+            raise InvalidRunError(
+                f"the load process ended with signal {-code}; what was measured until then is "
+                "kept: look for who ended it, such as a lack of memory"
+            )
         if code:
             last = self._errors[-1] if self._errors else "it said nothing"
             raise BakeoffError(f"the load process ended with {code}: {last}")

@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from harness.config import EngineConf, LaunchMode, ModelConf
-from harness.errors import BakeoffError, ConfigError, InvalidRunError, StoreWriteError
+from harness.errors import ConfigError, InvalidRunError, StoreWriteError
 from harness.load.calls import PlannedCalls
 from harness.load.decode import Decoded, JournalDecoder, PlayedLevel
 from harness.load.driver import LoadProcess
@@ -233,7 +233,7 @@ def test_a_killed_master_takes_its_workers_along_and_leaves_their_journals(
     levels = [closed("first", 0, 4, 2), closed("long", 4, 400, 4, duration_s=30.0)]
     written = write(tmp_path, server.port, levels)
     killer = Killer(server, 12)
-    with LoadProcess() as load, pytest.raises(BakeoffError, match="ended with -9"):
+    with LoadProcess() as load, pytest.raises(InvalidRunError, match="ended with signal 9"):
         play(written, load, should_abort=lambda: killer.kill(load, None))
     assert are_gone(killer.victims)
     decoded = gathered(written)
