@@ -127,9 +127,7 @@ def size(
 @app.command()
 def calibrate(
     *,
-    routes: Annotated[
-        str, typer.Option(help="Which: http,tls. Left out: all that there are.")
-    ] = "",
+    routes: Annotated[str, typer.Option(help="Which of http,tls,grpc; left out: all.")] = "",
     quick: Annotated[
         bool, typer.Option("--quick", help="One small load, to see that it works; not stored.")
     ] = False,

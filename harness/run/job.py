@@ -20,7 +20,6 @@ from harness.engine.process import EngineProcess
 from harness.engine.ready import wait_ready
 from harness.errors import BakeoffError, InterruptedRunError, StoreWriteError
 from harness.load.driver import LoadProcess
-from harness.load.wire.secrets import scrub_folder
 from harness.run.identity import run_id
 from harness.run.interrupt import held_back
 from harness.run.outcome import JobResult, Measured, store_job
@@ -52,7 +51,6 @@ def measure(prepared: Prepared, sweep: Path, progress: Callable[[str], None]) ->
         measured.failure = InterruptedRunError("interrupted; what was measured is kept")
     with held_back():
         result = store_job(prepared, folder, measured, started_at)
-        scrub_folder(result.folder, [prepared.api_key] if prepared.api_key else [])
         if measured.decoded is not None:
             settle_raw(result.folder / "raw", conf.raw)
         return result

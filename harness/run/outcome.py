@@ -4,6 +4,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+import msgspec
+
 from harness.analysis.validity import run_doubts
 from harness.engine.ready import Readiness
 from harness.errors import (
@@ -14,6 +16,7 @@ from harness.errors import (
     NotReadyError,
 )
 from harness.load.decode import Decoded
+from harness.load.wire.secrets import masked, masked_text, scrub_folder
 from harness.run.identity import plain_config, run_id
 from harness.run.preflight import Prepared
 from harness.store import SCHEMA_VERSION, StoredRun, finish_run, write_tables
@@ -55,10 +58,13 @@ class Measured:
 
 
 def store_job(prepared: Prepared, folder: Path, measured: Measured, started_at: str) -> JobResult:
-    """Write what was gathered into `folder`, move it into place; StoreWriteError if it cannot."""
-    decoded = measured.decoded
+    """Write what was gathered into `folder`, move it into place; StoreWriteError if it cannot.
+
+    The server's key, which some servers repeat, stands in nothing that is written or said.
+    """
+    decoded, key = measured.decoded, prepared.api_key
     info = _info(prepared, measured, started_at)
-    records = [_masked(record, prepared.api_key) for record in decoded.records] if decoded else []
+    records = [_masked(record, key) for record in decoded.records] if decoded else []
     write_tables(folder, records=records, engine=measured.engine or [], host=measured.host or [])
     doubts = run_doubts(StoredRun(folder=folder, info=info))
     failure = measured.failure
@@ -71,21 +77,21 @@ def store_job(prepared: Prepared, folder: Path, measured: Measured, started_at: 
         diagnosis=_message(failure, folder, Path()) if failure else None,
         ended_at=datetime.now(UTC).isoformat(timespec="seconds"),
     )
+    info = msgspec.json.decode(masked(msgspec.json.encode(info), key.encode()), type=RunInfo)
+    scrub_folder(folder, [key])
     final = finish_run(folder, info)
     return JobResult(
         run_id=final.name,
         folder=final,
         outcome=info.outcome,
         exit_code=failure.exit_code if failure else 0,
-        message=_message(failure, folder, final) if failure else "",
+        message=masked_text(_message(failure, folder, final), key) if failure else "",
     )
 
 
 def _masked(record: Record, key: str) -> Record:
-    """A record whose error message does not repeat the server's key, as some servers do."""
-    if not key or key not in (record.error_message or ""):
-        return record
-    return replace(record, error_message=(record.error_message or "").replace(key, "*" * len(key)))
+    said = record.error_message
+    return replace(record, error_message=masked_text(said, key)) if said and key else record
 
 
 def _message(failure: BakeoffError, written: Path, final: Path) -> str:

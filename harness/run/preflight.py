@@ -1,6 +1,5 @@
 """Everything that can be known to be wrong before an engine starts: nothing measured, exit 2."""
 
-import os
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -18,6 +17,7 @@ from harness.engine.facts import hardware_label, machine_facts
 from harness.engine.model_file import check_model_file, model_facts
 from harness.engine.ports import choose_port
 from harness.errors import ConfigError
+from harness.load.wire.secrets import read_key
 from harness.plan.level_identity import plan_seed
 from harness.plan.plan import Plan, build_plan
 from harness.plan.tokenizer import Tokenizer, load_tokenizer
@@ -25,6 +25,7 @@ from harness.plan.trace_level import level_trace
 from harness.registry import open_adapter
 from harness.run.identity import content_hash
 from harness.run.machine_limits import check_disk, check_limits
+from harness.types import Wire
 from scenarios.traces import describe
 
 cached_tokenizer = cache(load_tokenizer)  # all jobs of a sweep share it
@@ -56,7 +57,8 @@ def check(conf: RunConf) -> Adapter:
     if conf.model.path:
         check_model_file(_own_path(conf.model))
     _tokenizer_path(conf.model)
-    _api_key(conf)
+    _check_wire(conf, adapter)
+    read_key(conf.launch.api_key_env)
     check_limits(conf)
     return adapter
 
@@ -99,7 +101,7 @@ def prepare(conf: RunConf, progress: Callable[[str], None]) -> Prepared:
         plan=plan,
         facts=facts,
         content_hash=digest,
-        api_key=_api_key(conf),
+        api_key=read_key(conf.launch.api_key_env),
     )
 
 
@@ -187,13 +189,21 @@ def _check_target(conf: RunConf) -> None:
     )
 
 
-def _api_key(conf: RunConf) -> str:
-    """The server's key out of the environment; empty if it needs none."""
-    name = conf.launch.api_key_env
-    key = os.environ.get(name, "") if name else ""
-    if name and not key:
-        raise ConfigError(f"launch.api_key_env={name}: this variable is not set; export {name}=...")
-    return key
+def _check_wire(conf: RunConf, adapter: Adapter) -> None:
+    """What our gRPC client has not is refused, never left out in silence."""
+    if adapter.capabilities.wire is not Wire.GRPC:
+        return
+    asked = {
+        "launch.base_url=https://...": (conf.launch.base_url or "").startswith("https://"),
+        f"launch.api_key_env={conf.launch.api_key_env}": bool(conf.launch.api_key_env),
+        f"load.retries={conf.load.retries}": conf.load.retries > 0,
+    }
+    for what, is_asked in asked.items():
+        if is_asked:
+            raise ConfigError(
+                f"{what}: engine={conf.engine.name} is measured over gRPC, without TLS, keys and "
+                "retries; leave it out"
+            )
 
 
 def _is_loopback(host: str) -> bool:

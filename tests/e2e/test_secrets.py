@@ -20,6 +20,7 @@ class Answer(BaseHTTPRequestHandler):
 
     protocol_version = "HTTP/1.1"
     seen: tuple[list[str | None], list[str]] = ([], [])
+    is_closed = False
 
     def do_GET(self) -> None:
         self._note()
@@ -29,7 +30,7 @@ class Answer(BaseHTTPRequestHandler):
         self._note()
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         number = len(self.seen[0])
-        if body["max_tokens"] > 1 and number % 3 == 0:
+        if self.is_closed or (body["max_tokens"] > 1 and number % 3 == 0):
             wrong = {"error": {"message": f"Incorrect API key provided: {KEY}."}}
             self._say(401, json.dumps(wrong).encode(), packed=number % 2 == 0)
             return
@@ -123,3 +124,28 @@ def test_a_key_in_place_of_its_name_is_not_repeated(bakeoff: CommandLine, server
         "launch.api_key_env=(not shown): must be the name of an environment variable" in ended.err
     )
     assert KEY not in ended.out + ended.err
+
+
+def test_a_server_that_refuses_with_the_key_does_not_show_it(
+    bakeoff: CommandLine, server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Answer, "is_closed", True)
+    ended = bakeoff(
+        "run",
+        "engine=openai",
+        "launch=attach",
+        f"launch.base_url={server}",
+        "launch.api_key_env=MY_KEY",
+        "engine.ready_timeout_s=8",
+        "model.served_name=m",
+        f"store={tmp_path / 'results'}",
+        "name=closed",
+        env={"MY_KEY": KEY},
+    )
+    assert ended.code == 4
+    assert f"Incorrect API key provided: {'*' * len(KEY)}." in ended.err
+    assert KEY not in ended.out + ended.err
+    held = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert [path for path in held if KEY.encode() in path.read_bytes()] == []
+    (run,) = open_runs(tmp_path / "results").runs
+    assert "Incorrect API key provided: ***" in str(run.info.diagnosis)

@@ -104,6 +104,13 @@ def test_pieces_of_any_size_never_join_to_the_key(
             "two\nlines",
             f"launch.api_key_env={NAME}: a key has printable ASCII characters only",
         ),
+        (
+            "text",
+            (
+                f"launch.api_key_env={NAME}: a key of 4 letters cannot be told from the text "
+                "around it, and so not be kept out of what is written; it must have at least 8"
+            ),
+        ),
     ],
 )
 def test_a_key_that_cannot_be_sent_is_refused(
@@ -119,8 +126,13 @@ def test_a_key_that_cannot_be_sent_is_refused(
 
 @pytest.mark.usefixtures("_key")
 def test_a_key_for_grpc_is_refused() -> None:
-    with pytest.raises(ConfigError, match="gRPC call carries no key"):
+    with pytest.raises(ConfigError, match="without TLS and without a key"):
         resolve(Target(host="127.0.0.1", port=1, api_key_env=NAME, wire=Wire.GRPC))
+
+
+def test_tls_for_grpc_is_refused_and_not_left_out() -> None:
+    with pytest.raises(ConfigError, match="without TLS and without a key"):
+        resolve(Target(host="127.0.0.1", port=1, is_tls=True, wire=Wire.GRPC))
 
 
 def test_a_folder_is_scrubbed_across_blocks(

@@ -75,7 +75,23 @@ def test_a_key_that_is_not_there_names_its_variable(monkeypatch: pytest.MonkeyPa
         mode=LaunchMode.ATTACH, base_url="http://127.0.0.1:9", api_key_env="BAKEOFF_TEST_KEY"
     )
     assert refused(attached(launch=launch)) == (
-        "launch.api_key_env=BAKEOFF_TEST_KEY: this variable is not set; export BAKEOFF_TEST_KEY=..."
+        "launch.api_key_env=BAKEOFF_TEST_KEY: not in the environment; run: export BAKEOFF_TEST_KEY"
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "what"),
+    [
+        ({"url": "https://127.0.0.1:9"}, "launch.base_url=https://..."),
+        ({"load": LoadConf(users=1, requests=1, retries=2)}, "load.retries=2"),
+    ],
+)
+def test_what_our_grpc_client_has_not_is_refused(changes: dict[str, Any], what: str) -> None:
+    mii = EngineConf(name="deepspeed_mii")
+    check(attached(engine=mii))
+    assert refused(attached(engine=mii, **changes)) == (
+        f"{what}: engine=deepspeed_mii is measured over gRPC, without TLS, keys and retries; "
+        "leave it out"
     )
 
 

@@ -4,7 +4,30 @@ import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from harness.errors import ConfigError
+
 _BLOCK_BYTES = 1 << 20
+_LEAST_LETTERS = 8  # a shorter key stands in ordinary text, which masking it would destroy
+
+
+def read_key(variable: str) -> str:
+    """The key in this variable of the environment; empty for no variable's name.
+
+    ConfigError for a key that is not there, or that can be neither sent nor kept secret.
+    """
+    if not variable:
+        return ""
+    key, where = os.environ.get(variable, "").strip(), f"launch.api_key_env={variable}"
+    if not key:
+        raise ConfigError(f"{where}: not in the environment; run: export {variable}")
+    if not (key.isascii() and key.isprintable()):
+        raise ConfigError(f"{where}: a key has printable ASCII characters only")
+    if len(key) < _LEAST_LETTERS:
+        raise ConfigError(
+            f"{where}: a key of {len(key)} letters cannot be told from the text around it, and so "
+            f"not be kept out of what is written; it must have at least {_LEAST_LETTERS}"
+        )
+    return key
 
 
 def with_key(data: bytes, key: bytes) -> bytes:
@@ -18,6 +41,11 @@ def with_key(data: bytes, key: bytes) -> bytes:
 def masked(data: bytes, key: bytes) -> bytes:
     """The bytes with stars in place of each occurrence of the key; as long as before."""
     return data.replace(key, b"*" * len(key)) if key else data
+
+
+def masked_text(text: str, key: str) -> str:
+    """The same for text."""
+    return masked(text.encode(), key.encode()).decode()
 
 
 def masker(key: bytes) -> Callable[[bytes], bytes] | None:

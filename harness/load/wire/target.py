@@ -1,6 +1,5 @@
 """From the name of a server to connections: resolved once, before the load."""
 
-import os
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -15,7 +14,7 @@ from harness.load.journal import JournalWriter
 from harness.load.wire.connection import Connection
 from harness.load.wire.grpc_connection import GrpcConnection
 from harness.load.wire.poller import Poller
-from harness.load.wire.secrets import masker
+from harness.load.wire.secrets import masker, read_key
 from harness.load.wire.tls import TlsSettings, tls_settings
 from harness.types import Wire
 
@@ -52,18 +51,23 @@ def resolve(target: Target) -> ResolvedTarget:
 
     Raises:
         OSError: the name is not known.
-        ConfigError: a key is asked for that is not there, or that a header cannot hold.
+        ConfigError: a key is asked for that is not there, or cannot be sent; gRPC with a key, or
+            over TLS, which our gRPC client has not.
     """
+    if target.wire is Wire.GRPC and (target.is_tls or target.api_key_env):
+        raise ConfigError(
+            "launch: a gRPC server is reached without TLS and without a key; give its http:// "
+            "address and leave launch.api_key_env out"
+        )
     infos = gevent.socket.getaddrinfo(target.host, target.port, type=SOCK_STREAM)
     infos = sorted(infos, key=lambda info: info[0] == AF_INET6)
     family, _, _, _, address = _reachable(infos)
-    is_tls = target.is_tls and target.wire is Wire.HTTP
     return ResolvedTarget(
         family=family,
         address=tuple(address),
         wire=target.wire,
-        tls=tls_settings(target.host, verify=target.tls_verify) if is_tls else None,
-        api_key=_api_key(target),
+        tls=tls_settings(target.host, verify=target.tls_verify) if target.is_tls else None,
+        api_key=read_key(target.api_key_env).encode(),
     )
 
 
@@ -75,17 +79,3 @@ def _reachable(infos: Sequence[Any]) -> Any:
             sock.connect(info[4])
             return info
     return infos[0]
-
-
-def _api_key(target: Target) -> bytes:
-    name = target.api_key_env
-    if not name:
-        return b""
-    key = os.environ.get(name, "").strip()
-    if not key:
-        raise ConfigError(f"launch.api_key_env={name}: not in the environment; run: export {name}")
-    if target.wire is Wire.GRPC:
-        raise ConfigError(f"launch.api_key_env={name}: a gRPC call carries no key; leave it out")
-    if not (key.isascii() and key.isprintable()):
-        raise ConfigError(f"launch.api_key_env={name}: a key has printable ASCII characters only")
-    return key.encode()
