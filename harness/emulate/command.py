@@ -12,15 +12,17 @@ from dataclasses import asdict
 from types import FrameType
 from typing import NoReturn
 
+from harness.calibrate.server.epoll_loop import EpollLoop
 from harness.emulate.engines import WIRES, wire_class
 from harness.emulate.options import add_options, read_options
 from harness.emulate.server.front import Front
-from harness.emulate.server.loop import Loop
 from harness.emulate.server.pace import Pace
 from harness.emulate.server.player import Player
+from harness.emulate.server.stream import ClientConnection
 from harness.errors import ConfigError
 
 _LAST_PORT = 65535
+_READS_A_TURN = 64  # requests taken in before the next step begins; more wait for the one after
 
 
 def serve(arguments: Sequence[str], program: str = "bakeoff emulate") -> int:
@@ -38,7 +40,13 @@ def serve(arguments: Sequence[str], program: str = "bakeoff emulate") -> int:
     pace = Pace(conf.speed)
     player = Player(conf, pace)
     front = Front(conf, wire(conf, tuple(options.served_names)), player, pace)
-    loop = Loop(listener, front, player)
+    loop = EpollLoop(
+        listener,
+        connect=lambda sock, epoll: ClientConnection(sock, epoll, player),
+        on_read=front.on_read,
+        send_due=player.advance,
+        reads_a_turn=_READS_A_TURN,
+    )
 
     def stop(_number: int, _frame: FrameType | None) -> None:
         loop.stop()

@@ -11,14 +11,16 @@ import math
 import mmap
 import struct
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self
 
 import msgspec
 
-from harness.types import HttpCall
+from harness.grpc.call import grpc_bytes
+from harness.load.job import Target
+from harness.types import HttpCall, Wire
 
 # offset, size, due_s (NaN: a user's last answer decides), input, output and prefix tokens,
 # session, turn, group and lora (-1: none)
@@ -52,6 +54,14 @@ class PlannedCall(NamedTuple):
     data: bytes
     due_s: float | None
     planned: Planned
+
+
+def call_bytes(call: HttpCall, target: Target, index: int) -> bytes:
+    """A call to this server as it goes over the wire; the server's path comes before its own."""
+    if call.wire is Wire.GRPC:
+        return grpc_bytes(call, authority=target.authority, request_id=str(index))
+    call = replace(call, path=target.prefix + call.path)
+    return http_bytes(call, host=target.authority, request_id=str(index))
 
 
 def http_bytes(call: HttpCall, *, host: str, request_id: str) -> bytes:

@@ -1,7 +1,7 @@
 """From planned levels to what the load process plays: their calls on disk, and their rows."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -9,15 +9,14 @@ import msgspec
 from harness.adapter import Adapter
 from harness.config import RunConf, Shape, WarmupMode
 from harness.errors import StoreWriteError
-from harness.grpc.call import grpc_bytes
-from harness.load.calls import Planned, PlannedCall, http_bytes, write_calls
+from harness.load.calls import Planned, PlannedCall, call_bytes, write_calls
 from harness.load.decode import PlayedLevel
 from harness.load.job import Lane, LevelJob, LevelsJob, Target
 from harness.plan.level import PlannedLevel
 from harness.plan.tokenizer import Tokenizer
 from harness.plan.warmup import warmup_requests
 from harness.run.load_job import load_target
-from harness.types import Request, Wire
+from harness.types import Request
 
 _WARMUP = "warm-up"
 _QUICK_USERS = 2  # a quick warm-up plays at most so many requests, all at once
@@ -154,12 +153,7 @@ def _level_calls(planned: PlannedLevel, adapter: Adapter, target: Target) -> Ite
 
 
 def _call(request: Request, adapter: Adapter, target: Target) -> PlannedCall:
-    call, name = adapter.encode(request), str(request.index)
-    if call.wire is Wire.GRPC:
-        data = grpc_bytes(call, authority=target.authority, request_id=name)
-    else:
-        call = replace(call, path=target.prefix + call.path)
-        data = http_bytes(call, host=target.authority, request_id=name)
+    data = call_bytes(adapter.encode(request), target, request.index)
     return PlannedCall(data, request.due_s, _planned(request))
 
 

@@ -26,7 +26,7 @@ from adapters.mii_wire import (
 from adapters.protobuf import BadMessageError
 from harness.calibrate.server.grpc import GrpcFront
 from harness.calibrate.server.log import OutcomeCode, StreamLog
-from harness.calibrate.server.loop import StreamServer
+from harness.calibrate.server.reference import StreamServer
 from harness.grpc.call import MessageCutter, pack_message
 from harness.grpc.decode import GrpcBody, HeaderTables
 from harness.load.journal import Kind

@@ -23,8 +23,8 @@ from pathlib import Path
 
 from harness.calibrate.server.grpc import GrpcFront
 from harness.calibrate.server.log import StreamLog
-from harness.calibrate.server.loop import StreamServer
 from harness.calibrate.server.openai import OpenAiFront
+from harness.calibrate.server.reference import StreamServer
 from harness.calibrate.server.tls import server_context
 
 _PR_SET_PDEATHSIG = 1  # Linux, sys/prctl.h

@@ -12,15 +12,14 @@ from typing import Any
 import msgspec
 
 from harness.adapter import Adapter
-from harness.grpc.call import grpc_bytes
-from harness.load.calls import http_bytes
+from harness.load.calls import call_bytes
 from harness.load.job import Target
 from harness.load.play.arrivals import OpenStage
 from harness.load.play.closed import ClosedStage
 from harness.load.play.share import turns_at
 from harness.load.play.stage import Stage
 from harness.load.wire.client import Ended
-from harness.types import ChunkKind, Request, Turn, Wire
+from harness.types import ChunkKind, Request, Turn
 
 
 class Conversation:
@@ -34,12 +33,8 @@ class Conversation:
         """The bytes of a planned turn after what was said, and what its user says in it."""
         request = msgspec.json.decode(planned, type=Request)
         request = replace(request, history=(*request.history, *said))
-        call, name = self._adapter.encode(request), str(request.index)
-        host = self._target.authority
-        if call.wire is Wire.GRPC:
-            return grpc_bytes(call, authority=host, request_id=name), request.prompt
-        call = replace(call, path=self._target.prefix + call.path)
-        return http_bytes(call, host=host, request_id=name), request.prompt
+        call = self._adapter.encode(request)
+        return call_bytes(call, self._target, request.index), request.prompt
 
     def answer(self, ended: Ended) -> str | None:
         """The visible text of an answer; None if it failed. Reasoning is not said again."""
