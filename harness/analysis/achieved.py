@@ -9,6 +9,7 @@ from harness.analysis.candidates import think_s
 from harness.analysis.in_flight import mean_in_flight, spans
 from harness.analysis.model import Achieved
 from harness.analysis.stats import percentile
+from harness.config import Shape
 from harness.types import ErrorClass, RunInfo
 
 if TYPE_CHECKING:
@@ -55,12 +56,14 @@ def rates(
     """Requests a second of an open level: due in its window, and sent in it of those.
 
     `slack_s`: how long after the window's end still counts as in it. What the plan held and was
-    never begun counts as due, unless the level was cut. (None, None) for a closed level.
+    never begun counts as due, unless the level was cut; not of sessions, whose turns are due only
+    when the one before has ended. (None, None) for a closed level.
     """
     level, n = view.level, len(view.measured)
     if level.users is not None or view.window_s <= 0 or not n:
         return None, None
-    knows = info.schema_version >= _COUNTS_MISSING and not level.is_cut
+    is_planned = level.shape != Shape.SESSIONS and not level.is_cut
+    knows = info.schema_version >= _COUNTS_MISSING and is_planned
     missing = max(0, level.planned - len(view.rows)) if knows else 0
     sent = int((view.column("sent_s") <= level.window_end_s + slack_s).sum())
     return (n + missing) / view.window_s, sent / view.window_s

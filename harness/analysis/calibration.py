@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.analysis.facts import fact, setting
-from harness.types import RunInfo
+from harness.types import RunInfo, Wire
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,10 +32,8 @@ class Calibration:
 
 def route_of(info: RunInfo) -> str:
     """How the run's calls travelled: `grpc`, `tls` or `http`."""
-    if "grpc" in str(setting(info, "engine.route", "")).lower():
-        return "grpc"
-    url = str(setting(info, "launch.base_url") or "").lower()
-    return "tls" if url.startswith("https:") else "http"
+    wire = info.capabilities.wire if info.capabilities else Wire.HTTP
+    return wire.route(str(setting(info, "launch.base_url") or ""))
 
 
 def calibration_of(info: RunInfo) -> Calibration | None:

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 
 from harness.analysis.achieved import rates
 from harness.analysis.doubts_client import lag_limit_s
-from harness.analysis.facts import setting
 from harness.analysis.model import Achieved
 from harness.analysis.stats import minimum_n
 from harness.types import Doubt, Phase, RunInfo, Severity
@@ -24,7 +23,7 @@ _RATE_MISSED = 0.95
 def load_doubts(info: RunInfo, view: "LevelView", found: Achieved) -> Iterator[Doubt]:
     """Doubts about the load of one level; `found`: what came of it."""
     rows = view.measured
-    yield from _cut_level(info, view)
+    yield from _cut_level(view)
     if not len(rows):
         yield Doubt(
             code="nothing_measured",
@@ -69,19 +68,14 @@ def _few(view: "LevelView") -> Iterator[Doubt]:
         )
 
 
-def _cut_level(info: RunInfo, view: "LevelView") -> Iterator[Doubt]:
+def _cut_level(view: "LevelView") -> Iterator[Doubt]:
     if not view.level.is_cut:
         return
-    is_search = setting(info, "load.shape") == "search"
-    why = "the search had seen enough" if is_search else "the load was ended before its time"
     yield Doubt(
         code="cut_level",
-        what=f"the level did not come to its own end ({why}); its window is what was played, "
-        f"{seconds(max(0.0, view.window_s))}",
-        advice="nothing to do: the decision was made by the sequential test"
-        if is_search
-        else "measure it again; latencies of requests under way at the end are not known",
-        severity=Severity.NOTE if is_search else Severity.WARN,
+        what="the level did not come to its own end (the load was ended before its time); its "
+        f"window is what was played, {seconds(max(0.0, view.window_s))}",
+        advice="measure it again; latencies of requests under way at the end are not known",
         where=view.level.name,
     )
 

@@ -80,8 +80,9 @@ def _guessed_lengths(info: RunInfo) -> Iterator[Doubt]:
 
 
 def _lengths(ok: "pd.DataFrame", info: RunInfo) -> Iterator[Doubt]:
-    real, plan = _mean_lengths(ok, "prompt_tokens", "planned_input_tokens")
-    if _is_off(real, plan) and not _is_template(ok, info):
+    alone = ok[~(ok["turn"] > 0)]  # later turns carry what was said before, which nobody planned
+    real, plan = _mean_lengths(alone, "prompt_tokens", "planned_input_tokens")
+    if _is_off(real, plan) and not _is_template(alone, info):
         yield Doubt(
             code="input_length_differs",
             what=f"mean input length was {real:.1f} tokens by the server's count where "

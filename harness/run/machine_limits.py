@@ -19,6 +19,7 @@ from harness.plan.capacity import (
     plan_memory_bytes,
 )
 from harness.plan.estimate import estimate
+from harness.types import Wire
 
 SPARE_DISK_BYTES = 200 * 1024 * 1024
 _MEMORY_SHARE = 0.5  # of what is free now: the engine wants the rest
@@ -27,15 +28,18 @@ _PORT_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
 _FORCE = "; load.force=true plays it all the same"
 
 
-def check_limits(conf: RunConf) -> None:
-    """Raise ConfigError for a load beyond this machine's sockets, ports, memory or capacity."""
+def check_limits(conf: RunConf, wire: Wire = Wire.HTTP) -> None:
+    """Raise ConfigError for a load beyond this machine's sockets, ports, memory or capacity.
+
+    `wire`: how the engine's calls travel.
+    """
     if conf.load.force:
         return
     connections = -(-peak_connections(conf) // conf.load.workers)
     check_connections(connections)
     _check_ports(peak_connections(conf))
     _check_memory(conf)
-    _check_capacity(conf, read_calibration())
+    _check_capacity(conf, read_calibration(), wire.route(conf.launch.base_url or ""))
 
 
 def _check_ports(connections: int) -> None:
@@ -61,11 +65,10 @@ def _check_memory(conf: RunConf) -> None:
         )
 
 
-def _check_capacity(conf: RunConf, calibration: Calibration | None) -> None:
+def _check_capacity(conf: RunConf, calibration: Calibration | None, name: str) -> None:
     """Against what `bakeoff calibrate` found for one worker; nothing is known without it."""
     offered = offered_tokens_per_s(conf)
-    is_tls = (conf.launch.base_url or "").startswith("https://")
-    route = calibration.routes.get("tls" if is_tls else "http") if calibration else None
+    route = calibration.routes.get(name) if calibration else None
     capacity = route.capacity_tokens_per_s if route else None
     if route is None or capacity is None or offered is None or route.is_lower_bound:
         return

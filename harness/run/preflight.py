@@ -59,7 +59,7 @@ def check(conf: RunConf) -> Adapter:
     _tokenizer_path(conf.model)
     _check_wire(conf, adapter)
     read_key(conf.launch.api_key_env)
-    check_limits(conf)
+    check_limits(conf, adapter.capabilities.wire)
     return adapter
 
 

@@ -93,6 +93,11 @@ class Wire(StrEnum):
     HTTP = "http"
     GRPC = "grpc"
 
+    def route(self, base_url: str) -> str:
+        """What the way to a server is called where it is calibrated: `grpc`, `tls` or `http`."""
+        is_tls = self is Wire.HTTP and base_url.startswith("https://")
+        return "tls" if is_tls else self.value
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpCall:

@@ -184,8 +184,17 @@ def test_a_lost_request_shows_a_lost_worker(tmp_path: Path) -> None:
 def test_a_level_that_was_cut_is_told(tmp_path: Path) -> None:
     cut = info_of(level(is_cut=True))
     assert doubts_of(tmp_path / "a", cut, steady())["cut_level"].severity is Severity.WARN
-    search = replace(cut, config=make_config(load={"shape": "search"}))
-    assert doubts_of(tmp_path / "b", search, steady())["cut_level"].severity is Severity.NOTE
+    probe = info_of(level(is_cut=True, shape="search"))
+    assert "cut_level" not in doubts_of(tmp_path / "b", probe, steady())
+
+
+def test_turns_that_fall_behind_the_window_were_never_due(tmp_path: Path) -> None:
+    """Half of the planned turns were not begun: for arrivals a fault, for sessions none."""
+    half = level(users=None, rate_rps=2.0, planned=800)
+    arrivals = doubts_of(tmp_path / "a", info_of(replace(half, shape="poisson")), steady())
+    assert arrivals["rate_not_reached"].severity is Severity.INVALID
+    sessions = doubts_of(tmp_path / "b", info_of(replace(half, shape="sessions")), steady())
+    assert "rate_not_reached" not in sessions
 
 
 def test_connecting_that_shows_in_the_ttft_is_told(tmp_path: Path) -> None:

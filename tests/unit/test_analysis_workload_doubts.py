@@ -1,5 +1,6 @@
 """What was planned and what was played: traces, ramps, guessed lengths, counts, warm-ups."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -107,6 +108,17 @@ def test_a_chat_template_of_the_same_tokens_each_time_is_no_difference(tmp_path:
     assert "input_length_differs" in doubts_of(tmp_path / "b", make_info(), alike)
     unlike = [*steady(prompt_tokens=22), make_record(400, due_s=9.9, prompt_tokens=25)]
     assert "input_length_differs" in doubts_of(tmp_path / "c", chat, unlike)
+
+
+def test_what_was_said_before_is_no_difference_of_a_sessions_later_turns(tmp_path: Path) -> None:
+    turns = [
+        make_record(i, due_s=i / 40, session=i // 4, turn=i % 4, prompt_tokens=20 + 30 * (i % 4))
+        for i in range(400)
+    ]
+    planned = [replace(record, planned_input_tokens=20) for record in turns]
+    assert "input_length_differs" not in doubts_of(tmp_path / "a", make_info(), planned)
+    wrong = [replace(record, planned_input_tokens=25) for record in turns]
+    assert "input_length_differs" in doubts_of(tmp_path / "b", make_info(), wrong)
 
 
 def test_where_reads_were_counted_requests_are_not_doubted_for_their_clock(tmp_path: Path) -> None:

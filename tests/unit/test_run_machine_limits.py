@@ -20,6 +20,7 @@ from harness.config import (
 from harness.errors import ConfigError
 from harness.run import machine_limits
 from harness.run.machine_limits import check_limits
+from harness.types import Wire
 
 
 def conf(*, url: str = "http://127.0.0.1:9", **load: Any) -> RunConf:
@@ -67,6 +68,11 @@ def test_more_than_80_percent_of_the_calibrated_capacity(monkeypatch: pytest.Mon
     check_limits(conf(workers=2))
     check_limits(conf(force=True))
     check_limits(conf(url="https://127.0.0.1:9"))
+    check_limits(conf(), Wire.GRPC)
+    calibrated(monkeypatch, http=1e9, grpc=6000.0)
+    check_limits(conf())
+    with pytest.raises(ConfigError, match="offers 5000 tokens/s"):
+        check_limits(conf(), Wire.GRPC)
 
 
 def test_a_lower_bound_refuses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
