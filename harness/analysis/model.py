@@ -178,3 +178,8 @@ class Summary:
     def is_emulated(self) -> bool:
         """Whether any figure comes from an emulator."""
         return any(c.emulated for c in self.cells) or any(f.emulated for f in self.found)
+
+    @property
+    def n(self) -> int:
+        """Measured requests, those of searches among them."""
+        return sum(c.n for c in self.cells) + sum(t.n for f in self.found for t in f.tried)

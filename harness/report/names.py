@@ -4,8 +4,10 @@ from harness.analysis.model import Candidate, Summary, Workload
 
 
 def candidates_of(summary: Summary) -> tuple[Candidate, ...]:
-    """Every candidate with figures, once."""
-    return tuple({cell.candidate.key: cell.candidate for cell in summary.cells}.values())
+    """Every candidate with figures, once: those of cells, then those that were only searched."""
+    measured = [cell.candidate for cell in summary.cells]
+    searched = [found.candidate for found in summary.found]
+    return tuple({one.key: one for one in (*measured, *searched)}.values())
 
 
 def workloads_of(summary: Summary) -> tuple[Workload, ...]:

@@ -32,22 +32,23 @@ from harness.types import VerdictKind
 from harness.units import count, seconds
 
 _HERE = Path(__file__).parent
+# Anchor, title, and what must be there for the section to be: figures of cells, or its own.
 _SECTIONS = (
-    ("verdict", "Verdict"),
-    ("found", "Highest rate within the SLO"),
-    ("comparable", "What may be compared"),
-    ("measures", "What this scenario is about"),
-    ("figures", "All figures"),
-    ("tradeoff", "Throughput against latency"),
-    ("ttft", "Time to first token"),
-    ("gaps", "Chunk gaps"),
-    ("timeline", "Timeline"),
-    ("client", "Load and client"),
-    ("cost", "Cost"),
-    ("failed", "Failed runs"),
-    ("doubts", "Doubts"),
-    ("settings", "Settings"),
-    ("definitions", "Definitions"),
+    ("verdict", "Verdict", "verdict"),
+    ("found", "Highest rate within the SLO", "found"),
+    ("comparable", "What may be compared", "rows"),
+    ("measures", "What this scenario is about", "measures"),
+    ("figures", "All figures", "rows"),
+    ("tradeoff", "Throughput against latency", "tradeoff"),
+    ("ttft", "Time to first token", "ttft"),
+    ("gaps", "Chunk gaps", "gaps"),
+    ("timeline", "Timeline", "rows"),
+    ("client", "Load and client", "rows"),
+    ("cost", "Cost", "rows"),
+    ("failed", "Failed runs", "failed"),
+    ("doubts", "Doubts", "verdict"),
+    ("settings", "Settings", "settings"),
+    ("definitions", "Definitions", "definitions"),
 )
 
 
@@ -71,9 +72,7 @@ def render(
         **_tables(summary, slo),
         **_figures(summary, runs, slo),
     }
-    context["sections"] = [
-        (anchor, name) for anchor, name in _SECTIONS if context.get(anchor, True)
-    ]
+    context["sections"] = [(anchor, name) for anchor, name, needs in _SECTIONS if context[needs]]
     text = environment.get_template("page.html.j2").render(context)
     return text if text.endswith("\n") else f"{text}\n"
 
@@ -139,7 +138,7 @@ def _facts(summary: Summary) -> list[tuple[str, str]]:
         ("Measured", measured),
         ("Candidates", count(len(candidates))),
         ("Runs", count(len(summary.runs))),
-        ("Requests", count(sum(cell.n for cell in summary.cells))),
+        ("Requests", count(summary.n)),
         ("Model", ", ".join(sorted({c.model for c in candidates})) or "-"),
         ("Hardware", ", ".join(sorted({c.hardware for c in candidates})) or "-"),
     ]

@@ -73,12 +73,17 @@ def _trust(summary: Summary) -> str:
         parts.append("emulated engines were measured, which is no evidence about real ones")
     if summary.failed:
         parts.append(f"{len(summary.failed)} run(s) failed ({summary.failed[0].reason})")
+    noisy = sum(found.is_noisy for found in summary.found)
+    if noisy:
+        parts.append(
+            f"{noisy} of {len(summary.found)} searches met rates on which its runs do not agree: "
+            "repeat it on a quieter machine"
+        )
     weighty = [d for d in doubt_groups(summary) if d.severity is not Severity.NOTE]
     if weighty:
         more = f" (and {len(weighty) - 1} more kinds of doubt)" if len(weighty) > 1 else ""
         parts.append(f"{weighty[0].found[0][0]}: {weighty[0].advice}{more}")
-    n = sum(c.n for c in summary.cells) + sum(t.n for f in summary.found for t in f.tried)
-    sizes = f"{len(summary.runs)} runs, {n:,} measured requests"
+    sizes = f"{len(summary.runs)} runs, {summary.n:,} measured requests"
     if not parts:
         return f"Nothing speaks against these figures ({sizes})."
     return f"What limits trust ({sizes}): {'; '.join(parts)}."

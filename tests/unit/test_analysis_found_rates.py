@@ -1,5 +1,6 @@
 """What a search and its fresh runs say together."""
 
+import re
 from io import StringIO
 
 from rich.console import Console
@@ -8,6 +9,7 @@ from harness.analysis.candidates import candidate_of, label_apart
 from harness.analysis.found_rates import found_rates
 from harness.analysis.model import FoundRate, Summary
 from harness.report.found import found_lines, found_tables
+from harness.report.page import render
 from harness.report.text import found_table, verdict_lines
 from harness.testing.records import make_info
 from harness.types import Probe, ProbeEnd, RunInfo, SearchResult
@@ -112,6 +114,22 @@ def test_the_answer_is_a_sentence_with_who_confirms_it() -> None:
         "a at chat: no rate keeps 95.0 % of its requests within chat, not even 1 requests/s (one "
         "server start, not confirmed by fresh runs)."
     )
+
+
+def test_runs_that_do_not_agree_limit_trust() -> None:
+    noisy = summary(SEARCH, again(1, 98, 70), again(2, 98, 97))
+    assert "1 of 1 searches met rates on which its runs do not agree" in verdict_lines(noisy)[2]
+
+
+def test_the_page_of_a_search_alone_has_no_empty_rooms() -> None:
+    page = render(summary(SEARCH, again(1, 98, 70)), [])
+    linked = set(re.findall(r'<a href="#(\w+)"', page))
+    assert linked == {"verdict", "found", "doubts", "settings", "definitions"}
+    assert linked <= set(re.findall(r'<section id="(\w+)"', page))
+    assert "Candidates <b>1</b>" in page
+    assert "Requests <b>600</b>" in page
+    for empty in ("timeline", "client", "cost", "comparable"):
+        assert f'id="{empty}"' not in page
 
 
 def test_every_rate_stands_in_the_table() -> None:
