@@ -16,16 +16,14 @@ from bench_server import allow_sockets
 
 from harness.calibrate.cores import choose_cores
 from harness.calibrate.measure import measure_point
-from harness.calibrate.point import Load, Point
+from harness.calibrate.point import LATE_LIMIT_S, TAKEN_MIN_RATIO, Load, Point
 from harness.calibrate.routes import choose_routes
 
 _TOKENS_PER_S = 50.0
 _TOKENS = 100
 _TTFT_LIMIT_S = 0.5e-3
 _GAP_LIMIT_S = {256: 1e-3, 1000: 3e-3}  # by the number of streams it holds up to
-_TAKEN_MIN_RATIO = 0.99
 _CPU_LIMIT_US, _CPU_FROM_STREAMS = 12.0, 256  # below, what happens once a run weighs too much
-_SERVER_LATE_S = 2e-3
 _HEAD = (
     "streams requests  TTFT P99   gap P99   worst TTFT    taken  merged   CPU us/token  server P99"
 )
@@ -43,10 +41,10 @@ def missed(point: Point, *, route: str = "http") -> list[str]:
     checks = {
         "TTFT": abs(point.ttft_error_p99_s) > _TTFT_LIMIT_S,
         "gaps": abs(point.gap_error_p99_s) > gap_limit_s(point.streams),
-        "tokens": point.taken_ratio < _TAKEN_MIN_RATIO,
+        "tokens": point.taken_ratio < TAKEN_MIN_RATIO,
         "failed": point.failed > 0,
         "CPU": point.streams >= _CPU_FROM_STREAMS and is_dear,
-        "server late": point.server_late_p99_s > _SERVER_LATE_S,
+        "server late": point.server_late_p99_s > LATE_LIMIT_S,
     }
     return [name for name, is_missed in checks.items() if is_missed]
 
