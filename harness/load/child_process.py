@@ -31,7 +31,7 @@ class ChildProcess:
         )
         self._events: SimpleQueue[Event | None] = SimpleQueue()
         self._errors: list[str] = []
-        self._readers = [
+        self._readers = [  # each closes its pipe at its end
             Thread(target=target, daemon=True) for target in (self._read_events, self._read_errors)
         ]
         for reader in self._readers:
@@ -88,31 +88,30 @@ class ChildProcess:
             raise BakeoffError(f"the load process ended with {code}: {last}")
 
     def kill(self) -> None:
-        """End it if it has not ended, and give its pipes back."""
+        """End it if it has not ended; a worker that has not noticed yet keeps a reader waiting."""
         if self._child.poll() is None:
             self._child.kill()
         self._child.wait()
+        assert self._child.stdin is not None
+        with suppress(BrokenPipeError):
+            self._child.stdin.close()
         self._join_readers()
-        if any(reader.is_alive() for reader in self._readers):
-            return  # a worker that has not noticed yet holds the pipe
-        for pipe in (self._child.stdin, self._child.stdout, self._child.stderr):
-            if pipe is not None:
-                with suppress(BrokenPipeError):
-                    pipe.close()
 
     def _read_events(self) -> None:
         assert self._child.stdout is not None
-        for line in self._child.stdout:
-            try:
-                self._events.put(msgspec.json.decode(line, type=dict))
-            except msgspec.DecodeError:  # a library's own words
-                self._errors.append(line.decode(errors="replace").rstrip())
+        with self._child.stdout as lines:
+            for line in lines:
+                try:
+                    self._events.put(msgspec.json.decode(line, type=dict))
+                except msgspec.DecodeError:  # a library's own words
+                    self._errors.append(line.decode(errors="replace").rstrip())
         self._events.put(None)
 
     def _read_errors(self) -> None:
         assert self._child.stderr is not None
-        for line in self._child.stderr:
-            self._errors.append(line.decode(errors="replace").rstrip())
+        with self._child.stderr as lines:
+            for line in lines:
+                self._errors.append(line.decode(errors="replace").rstrip())
 
     def _join_readers(self) -> None:
         for reader in self._readers:

@@ -248,6 +248,32 @@ def test_a_killed_master_takes_its_workers_along_and_leaves_their_journals(
     assert {r.worker for r in decoded.records if r.level == 1} == {0, 1}
 
 
+def test_a_worker_that_is_late_to_notice_its_masters_end_leaves_no_pipe_open(
+    tmp_path: Path, server: ScriptedServer
+) -> None:
+    written = write(tmp_path, server.port, [closed("long", 0, 400, 4, duration_s=30.0)])
+    stopped: list[psutil.Process] = []
+
+    def end_master_before_a_worker_can_see_it() -> bool:
+        if not stopped and len(workers_of(load)) == 2:
+            stopped.append(workers_of(load)[1])
+            stopped[0].suspend()
+            os.kill(load.pid, signal.SIGKILL)
+        return False
+
+    open_before = psutil.Process().num_fds()
+    with LoadProcess() as load, pytest.raises(InvalidRunError, match="ended with signal 9"):
+        play(written, load, should_abort=end_master_before_a_worker_can_see_it)
+    (late,) = stopped
+    assert late.is_running()
+    late.resume()
+    assert are_gone(stopped)
+    end_s = time.monotonic() + 10.0
+    while psutil.Process().num_fds() > open_before and time.monotonic() < end_s:
+        time.sleep(0.01)
+    assert psutil.Process().num_fds() <= open_before
+
+
 PARENT = """
 import sys
 from pathlib import Path
