@@ -372,3 +372,39 @@ def test_an_address_that_is_taken_is_named(tmp_path: Path, server: ScriptedServe
     written = write(tmp_path, server.port, [closed("x", 0, 4, 2)], **settings)
     with LoadProcess() as load, pytest.raises(ConfigError, match=r"load.master_bind=127.0.0.1:"):
         play(written, load)
+
+
+EARLY = """
+import sys
+from pathlib import Path
+from harness.load.distributed import crew, member, messages
+from harness.load.distributed.handed_over import HandedOver
+from harness.load.job import read_job
+
+class Link:
+    port = 1
+    def __init__(self, host, port, receive):
+        Link.receive = receive
+    def send(self, name, data):
+        print(name, getattr(messages.decoded(data), "worker", "refused"), flush=True)
+
+def start(self, master):
+    hello = messages.Hello(version=messages.our_version(), host="elsewhere", pid=1)
+    Link.receive("early", messages.encoded(hello))
+
+crew.MasterLink, member.Member.start = Link, start
+folder = Path(sys.argv[1])
+job, files = read_job(folder / "job.json"), HandedOver(folder=folder)
+crew.Workers(job, files, say=lambda **_: None, on_message=lambda *_: None)
+"""
+
+
+def test_a_worker_that_joins_while_ours_are_started_takes_none_of_their_places(
+    tmp_path: Path, server: ScriptedServer
+) -> None:
+    settings = {"workers": 3, "remote_workers": 1, "master_bind": "127.0.0.1:0"}
+    written = write(tmp_path, server.port, [closed("x", 0, 4, 2)], **settings)
+    written.job.write(tmp_path / "job.json")
+    command = [sys.executable, "-c", EARLY, str(tmp_path)]
+    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert said.splitlines()[0] == "early 2"

@@ -43,7 +43,10 @@ class Workers:
         self._job = job
         self._say = say
         self._on_message = on_message
-        self._members = [Member(number=number) for number in range(job.workers)]
+        local = job.workers - job.remote_workers
+        self._members = [
+            Member(number=number, is_remote=number >= local) for number in range(job.workers)
+        ]
         host, _, port = job.master_bind.rpartition(":")
         if not job.remote_workers:
             host, port = "127.0.0.1", "0"
@@ -52,7 +55,7 @@ class Workers:
         self._note_crew(files)
         self._began_s = monotonic()
         local_host = "127.0.0.1" if host in _EVERYWHERE else host
-        for member in self._members[: job.workers - job.remote_workers]:
+        for member in self._members[:local]:
             member.start(f"{local_host}:{self._link.port}")
 
     @property

@@ -15,11 +15,15 @@ from harness.load.distributed.messages import Piece
 class Member:
     """A worker. `name`: Locust's for it, None before it has come. `process`: where it is ours.
 
+    `is_remote`: it runs on another machine, on a clock of its own. Said from the start: one that
+    comes while ours are being started must not take their place.
+
     `prepared`, `ended`, `tabled`: the last level for which it has its calls, has played it, has
     handed over its table. `lost`: why it is no longer there. `parts`: of a table that is coming.
     """
 
     number: int
+    is_remote: bool
     name: str | None = None
     host: str = ""
     process: Any = None
@@ -43,12 +47,7 @@ class Member:
         )
 
     @property
-    def is_remote(self) -> bool:
-        """Whether it runs on another machine, on a clock of its own."""
-        return self.process is None
-
-    @property
     def title(self) -> str:
         """Such as `worker 2 (pid 4711)` or `worker 3 (on node7)`."""
-        where = f"on {self.host or '?'}" if self.process is None else f"pid {self.process.pid}"
+        where = f"on {self.host or '?'}" if self.is_remote else f"pid {self.process.pid}"
         return f"worker {self.number + 1} ({where})"
