@@ -12,7 +12,7 @@ from adapters.mii_wire import STREAM_PATH, Reply, read_reply, request_message
 from adapters.protobuf import BadMessageError
 from adapters.session import plain_text
 from harness.adapter import Decoder, ServeContext, ServeSpec
-from harness.config import EngineConf, ModelConf, Route
+from harness.config import EngineConf, ModelConf, ModelFormat, Route
 from harness.errors import ConfigError
 from harness.types import (
     Capabilities,
@@ -23,6 +23,7 @@ from harness.types import (
     EngineSample,
     ErrorClass,
     HttpCall,
+    LogFacts,
     Provenance,
     Request,
     ResponseHead,
@@ -73,6 +74,7 @@ class DeepSpeedMiiAdapter:
     """A deployment's gRPC port (50050 unless set otherwise); attach only."""
 
     name = "deepspeed_mii"
+    model_format: ModelFormat | None = ModelFormat.HF
     capabilities = Capabilities(
         forced_length=True,
         token_id_prompts=False,
@@ -122,6 +124,11 @@ class DeepSpeedMiiAdapter:
         """Nothing: the gRPC service does not say what it is."""
         del bodies
         return EngineIdentity()
+
+    def log_facts(self, log: str) -> LogFacts:
+        """Nothing: the log of a server that we attach to is not ours."""
+        del log
+        return LogFacts()
 
     def diagnose(self, log_tail: str) -> Diagnosis | None:
         """Nothing: the log of a server that we attach to is not ours."""

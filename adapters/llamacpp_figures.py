@@ -35,7 +35,7 @@ FAILURES = (
     Failure(
         pattern=SIGILL.pattern,
         advice="the engine uses CPU instructions that fail on this machine: set "
-        "engine.args.no-repack=true, or use a llama-server built here (engine.args.binary)",
+        "engine.args.no-repack=true, or use a llama-server built here (engine.program)",
     ),
     Failure(
         pattern=r"(unable|failed) to allocate|out of memory|bad_alloc|not enough memory",

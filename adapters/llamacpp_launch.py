@@ -5,35 +5,114 @@ Nothing is left to the engine's guesses: slots, context, fitting, caches and thr
 
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
-from adapters.arguments import flags, refuse, refuse_owned
+from adapters import launching
+from adapters.arguments import flags, refuse
+from adapters.settings import (
+    CannotError,
+    Row,
+    Table,
+    Words,
+    check_raw,
+    flag,
+    never,
+    one_of,
+    only,
+    translate,
+)
 from harness.adapter import ServeContext, ServeSpec
-from harness.config import EngineConf, ModelConf
+from harness.config import EngineConf, ModelConf, SpeculationConf
 from harness.errors import ConfigError
 
 SERVER = Path(__file__).parent / "servers" / "xllamacpp_server.py"
 DEFAULT_MAX_RUNNING = 4  # llama-server's own choice for `-np auto`
-_OWNED = {
+_GGUF = "takes it from the model file: convert or quantise that, and give it as model.path"
+_METHODS = {
+    name: name
+    for name in ("ngram-simple", "ngram-map-k", "ngram-map-k4v", "ngram-mod", "ngram-cache")
+} | {"ngram": "ngram-simple", "draft": "draft-simple", "draft-eagle3": "draft-eagle3"}
+
+
+def _kv_dtype(value: str) -> Words:
+    return Words(argv=("-ctk", value, "-ctv", value))
+
+
+def _prefix_cache(value: bool) -> Words:
+    return Words(argv=() if value else ("--no-cache-prompt", "-cram", "0"))
+
+
+def _tokens_per_step(value: int) -> Words:
+    return Words(argv=("-b", str(value), "-ub", str(value)))
+
+
+def _cuda_graphs(value: bool) -> Words:
+    return Words(env={} if value else {"GGML_CUDA_DISABLE_GRAPHS": "1"})
+
+
+def _tp(value: int) -> Words:
+    return Words(argv=("-sm", "row", "-ts", ",".join(["1"] * value)) if value > 1 else ())
+
+
+def _pp(value: int) -> Words:
+    return Words(argv=("-sm", "layer", "-ts", ",".join(["1"] * value)) if value > 1 else ())
+
+
+def _speculation(value: SpeculationConf) -> Words:
+    words = one_of(_METHODS, flag("--spec-type"), "drafts by a method that").say(value.method)
+    if value.method.startswith("draft") and not value.model:
+        raise CannotError("needs engine.speculation.model=FILE for a draft model")
+    if value.model:
+        words += Words(argv=("-md", value.model))
+    if value.tokens is not None:
+        words += Words(argv=("--spec-draft-n-max", str(value.tokens)))
+    return words
+
+
+def _lora(value: Mapping[str, str]) -> Words:
+    return Words(argv=tuple(part for file in value.values() for part in ("--lora", file)))
+
+
+_SAID_TOGETHER = Row(say=lambda _value: Words())  # slots and context depend on each other
+SETTINGS: Table = MappingProxyType(
+    {
+        "dtype": never(_GGUF),
+        "quantization": never(_GGUF),
+        "kv_dtype": Row(say=_kv_dtype, flags=("-ctk", "--cache-type-k", "-ctv", "--cache-type-v")),
+        "max_model_len": Row(say=_SAID_TOGETHER.say, flags=("-c", "--ctx-size", "-fit", "--fit")),
+        "max_running": Row(say=_SAID_TOGETHER.say, flags=("-np", "--parallel")),
+        "tokens_per_step": Row(
+            say=_tokens_per_step, flags=("-b", "--batch-size", "-ub", "--ubatch-size")
+        ),
+        "memory_fraction": never("sizes its KV cache in tokens: engine.kv_tokens"),
+        "kv_tokens": _SAID_TOGETHER,
+        "prefix_cache": Row(say=_prefix_cache, flags=("--cache-prompt", "--no-cache-prompt")),
+        "chunked_prefill": only(allowed=True, reason="always cuts prompts to tokens_per_step"),
+        "cuda_graphs": Row(say=_cuda_graphs),
+        "speculation": Row(
+            say=_speculation,
+            flags=("--spec-type", "-md", "--spec-draft-model", "--spec-draft-n-max"),
+        ),
+        "lora": Row(say=_lora, flags=("--lora",)),
+        "tp": Row(say=_tp, flags=("-sm", "--split-mode", "-ts", "--tensor-split")),
+        "pp": Row(say=_pp),
+        "gpus": launching.GPUS,
+        "threads": Row(say=_SAID_TOGETHER.say, flags=("-t", "--threads", "-tb", "--threads-batch")),
+    }
+)
+OWNED = {
     **dict.fromkeys(("-m", "--model"), "model.path"),
     **dict.fromkeys(("--host", "--port"), "launch.port"),
-    **dict.fromkeys(("-np", "--parallel"), "engine.max_running"),
-    **dict.fromkeys(("-c", "--ctx-size"), "engine.max_model_len"),
     **dict.fromkeys(("-kvu", "--kv-unified", "-no-kvu", "--no-kv-unified"), "engine.max_model_len"),
-    **dict.fromkeys(("-b", "--batch-size", "-ub", "--ubatch-size"), "engine.tokens_per_step"),
-    **dict.fromkeys(("-t", "--threads", "-tb", "--threads-batch"), "engine.threads"),
-    **dict.fromkeys(("--cache-prompt", "--no-cache-prompt"), "engine.prefix_cache"),
     **dict.fromkeys(("-a", "--alias"), "model.served_name"),
-    **dict.fromkeys(("-fit", "--fit"), "engine.max_model_len"),
     **dict.fromkeys(("--metrics", "--slots", "--ui", "--no-ui"), "engine=llamacpp as it is"),
 }
 _CACHES = dict.fromkeys(("-cram", "--cache-ram", "--cache-reuse"), "engine.prefix_cache")
 # what the wheel's server takes beside these; a binary judges its own flags
-_SHORT_FLAGS = ("-fa", "-ctk", "-ctv", "-ngl", "-cram", "-sps", "-lv")
+_SHORT_FLAGS = ("-fa", "-ngl", "-cram", "-sps", "-lv")
 _VALUE_FLAGS = (
     "--flash-attn",
-    "--cache-type-k",
-    "--cache-type-v",
     "--n-gpu-layers",
     "--cache-ram",
     "--slot-prompt-similarity",
@@ -42,7 +121,6 @@ _VALUE_FLAGS = (
     "--threads-http",
     "--timeout",
     "--sse-ping-interval",
-    "--spec-type",
 )
 _SWITCHES = ("repack", "cont-batching", "context-shift", "swa-full", "warmup", "jinja")
 EMBEDDED_FLAGS = frozenset(
@@ -50,32 +128,17 @@ EMBEDDED_FLAGS = frozenset(
 )
 
 
-def _raw_args(conf: EngineConf) -> dict[str, Any]:
-    return {key: value for key, value in conf.args.items() if key not in {"binary", "lora"}}
+def check_together(conf: EngineConf) -> None:
+    """Raise ConfigError for settings that llama.cpp has not together, or not in the wheel.
 
-
-def lora_files(conf: EngineConf) -> Mapping[str, str]:
-    """The LoRA files of `engine.args.lora` by name, in the order in which they are loaded.
-
-    A mapping of names to files, or a list of files, each named by its file name without ending.
+    The wheel's server has fewer flags than llama-server; a program of one's own judges its flags.
     """
-    given = conf.args.get("lora")
-    if given is None:
-        return {}
-    if isinstance(given, Mapping):
-        return {str(name): str(file) for name, file in given.items()}
-    if isinstance(given, list):
-        return {Path(str(file)).stem: str(file) for file in given}
-    raise refuse("engine.args.lora", given, "must be {NAME: FILE, ...} or [FILE, ...]")
-
-
-def check_args(conf: EngineConf) -> None:
-    """Raise ConfigError for a raw argument that is set elsewhere, or unknown to the wheel."""
-    raw = _raw_args(conf)
-    lora_files(conf)
-    refuse_owned(raw, _OWNED if conf.prefix_cache else {**_OWNED, **_CACHES})
-    if not conf.args.get("binary"):
-        _refuse_unknown(raw)
+    if conf.tp > 1 and conf.pp > 1:
+        raise refuse("engine.pp", conf.pp, "engine=llamacpp splits by layer or by row, not both")
+    if not conf.prefix_cache:
+        check_raw(conf, SETTINGS, _CACHES)
+    if not conf.program:
+        _refuse_unknown(conf.args)
 
 
 def _refuse_unknown(raw: Mapping[str, Any]) -> None:
@@ -83,11 +146,11 @@ def _refuse_unknown(raw: Mapping[str, Any]) -> None:
         if any(name.startswith("-") and name not in EMBEDDED_FLAGS for name in flags({key: True})):
             known = " ".join(sorted(name for name in EMBEDDED_FLAGS if name.startswith("--")))
             reason = f"is no flag of the wheel's server; it takes {known}; a llama-server of "
-            raise refuse(f"engine.args.{key}", value, reason + "your own is engine.args.binary")
+            raise refuse(f"engine.args.{key}", value, reason + "your own is engine.program")
 
 
 def serve_spec(conf: EngineConf, model: ModelConf, ctx: ServeContext) -> ServeSpec:
-    """The command line of the wheel's server or of the binary.
+    """The command line of the wheel's server, of a llama-server, or of the image.
 
     The context is divided: `max_running` slots of `max_model_len` tokens each, not one pool.
     """
@@ -95,30 +158,23 @@ def serve_spec(conf: EngineConf, model: ModelConf, ctx: ServeContext) -> ServeSp
         raise ConfigError("model.path: not given; llamacpp needs a GGUF file, model.path=FILE")
     running = conf.max_running or DEFAULT_MAX_RUNNING
     threads = str(conf.threads or ctx.threads)
-    argv = [*_command(conf, ctx), "-m", str(ctx.model_path), "--host", ctx.host]
-    argv += ["--port", str(ctx.port), "-a", model.served_name or model.name]
-    argv += ["-np", str(running), "-c", str(running * (conf.max_model_len or 0)), "-no-kvu"]
+    argv = [*launching.command(conf, ctx, str(SERVER)), "-m", str(ctx.model_path)]
+    argv += ["--host", ctx.host, "--port", str(ctx.port), "-a", launching.served_name(model)]
+    argv += ["-np", str(running), "-c", str(_context(conf, running)), "-no-kvu"]
     argv += ["-t", threads, "-tb", threads, "-fit", "off", "--no-ui", "--metrics", "--slots"]
-    if conf.tokens_per_step is not None:
-        argv += ["-b", str(conf.tokens_per_step), "-ub", str(conf.tokens_per_step)]
-    if not conf.prefix_cache:
-        argv += ["--no-cache-prompt", "-cram", "0"]
-    argv += [part for file in lora_files(conf).values() for part in ("--lora", file)]
-    return ServeSpec(
-        argv=(*argv, *flags(_raw_args(conf))),
-        base_url=f"http://{ctx.host}:{ctx.port}",
-        env=dict(conf.env),
-        ready_timeout_s=conf.ready_timeout_s,
-        stop_timeout_s=conf.stop_timeout_s,
-    )
+    words = translate(conf, SETTINGS) + Words(argv=tuple(flags(conf.args)))
+    return launching.serve_spec(conf, ctx, argv, words)
 
 
-def _command(conf: EngineConf, ctx: ServeContext) -> tuple[str, ...]:
-    if binary := conf.args.get("binary"):
-        return (str(binary),)
-    if ctx.python is None:
-        raise ConfigError(
-            "engine=llamacpp: its environment is not installed; run: bakeoff engines install "
-            "llamacpp, or give a llama-server: engine.args.binary=PATH"
+def _context(conf: EngineConf, running: int) -> int:
+    """Tokens of all slots; 0: the model's own length."""
+    if conf.kv_tokens is None:
+        return running * (conf.max_model_len or 0)
+    per_slot = conf.kv_tokens // running
+    if conf.max_model_len is not None and conf.max_model_len != per_slot:
+        reason = (
+            f"engine=llamacpp gives each of {running} slots an equal share, {per_slot} tokens, but "
+            f"engine.max_model_len={conf.max_model_len}; give one of them"
         )
-    return (str(ctx.python), str(SERVER))
+        raise refuse("engine.kv_tokens", conf.kv_tokens, reason)
+    return conf.kv_tokens

@@ -8,8 +8,9 @@ import msgspec
 from adapters.failures import json_value
 from adapters.openai_wire import OpenAIDecoder
 from adapters.session import messages, plain_text
+from adapters.settings import DECLARED, Table, check_raw, translate
 from harness.adapter import Decoder, ServeContext, ServeSpec
-from harness.config import EngineConf, ModelConf, Route
+from harness.config import EngineConf, ModelConf, ModelFormat, Route
 from harness.errors import ConfigError
 from harness.types import (
     Capabilities,
@@ -17,6 +18,7 @@ from harness.types import (
     EngineIdentity,
     EngineSample,
     HttpCall,
+    LogFacts,
     Provenance,
     Request,
     ResponseHead,
@@ -53,9 +55,16 @@ class OpenAICompatible:
 
     Every request names its sampling and its length: engines' own defaults differ. Greedy at
     temperature 0; above it, unfiltered sampling with the request's seed.
+
+    A subclass whose server we start gives `model_format`, `settings` (every neutral key in its
+    words), `owned` (further flags that raw arguments may not use, with the key that says them)
+    and `serve`.
     """
 
     name = "openai"
+    model_format: ModelFormat | None = None
+    settings: Table = DECLARED
+    owned: Mapping[str, str] = {}
     capabilities = Capabilities(
         forced_length=False,
         token_id_prompts=False,
@@ -72,6 +81,8 @@ class OpenAICompatible:
     def __init__(self, engine: EngineConf, model: ModelConf) -> None:
         self._engine = engine
         self._model = model
+        translate(engine, self.settings)
+        check_raw(engine, self.settings, self.owned)
         self.probes = {"models": get("/v1/models")}
 
     @property
@@ -132,6 +143,11 @@ class OpenAICompatible:
             max_model_len_tokens=limit if isinstance(limit, int) else None,
             is_emulated=is_emulated(bodies.get("models", b"")),
         )
+
+    def log_facts(self, log: str) -> LogFacts:
+        """Nothing: the log of a server that we attach to is not ours."""
+        del log
+        return LogFacts()
 
     def diagnose(self, log_tail: str) -> Diagnosis | None:
         """Nothing: the log of a server that we attach to is not ours."""

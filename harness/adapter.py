@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from harness.config import EngineConf, ModelConf
+from harness.config import EngineConf, LaunchMode, ModelConf, ModelFormat
 from harness.types import (
     Capabilities,
     Chunk,
@@ -17,6 +17,7 @@ from harness.types import (
     EngineIdentity,
     EngineSample,
     HttpCall,
+    LogFacts,
     Request,
     ResponseHead,
 )
@@ -29,24 +30,43 @@ TOKENIZE_PROBE = "The price is 12.50 euro.\nfor i in range(3):\n    print(i)\nä¸
 class ServeContext:
     """Where an engine is to run; made by the room that starts it.
 
-    `python`: the interpreter of the engine's own environment; None if it needs none. `model_path`:
-    the model on disk; None if the engine finds it by name. `threads`: CPU threads to use where
-    `engine.threads` is not set. `cpus`: the cores that the process is pinned to; empty: all.
+    Paths are the same inside a container as outside: whatever is named here is mounted there.
+    `host`, `port`: what the server binds. `python`: the interpreter of the engine's own
+    environment; None if it has none, or runs in a container. `model_path`: the model on disk, in
+    the format that the adapter wants; None if the engine finds it by its name on a hub.
+    `threads`: CPU threads to use where `engine.threads` is not set. `folder`: where `files` of a
+    ServeSpec will lie; `cache_folder`: where the outputs of its steps are kept.
     """
 
     port: int
     host: str = "127.0.0.1"
+    mode: LaunchMode = LaunchMode.PROCESS
     python: Path | None = None
     model_path: Path | None = None
     threads: int = 1
-    cpus: frozenset[int] = frozenset()
-    cache_folder: Path | None = None
+    folder: Path = Path()
+    cache_folder: Path = Path()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrepareStep:
+    """A command to run before the server, once: `output` is kept and found again.
+
+    `what`: for the progress line, such as `building the engine`.
+    """
+
+    what: str
+    argv: tuple[str, ...]
+    output: Path
+    env: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServeSpec:
     """How to start an engine. `env` comes on top of the caller's environment.
 
+    With launch=docker, `argv` is what follows the image's own entry point. `files`: written into
+    the context's folder first, by name. `mounts`: further host paths that a container must see.
     `ready_timeout_s`: from start to the first real answer. `stop_timeout_s`: from the polite
     signal to the hard one.
     """
@@ -54,6 +74,9 @@ class ServeSpec:
     argv: tuple[str, ...]
     base_url: str
     env: Mapping[str, str] = field(default_factory=dict)
+    files: Mapping[str, str] = field(default_factory=dict)
+    prepare: tuple[PrepareStep, ...] = ()
+    mounts: tuple[Path, ...] = ()
     ready_timeout_s: float = 120.0
     stop_timeout_s: float = 10.0
 
@@ -79,10 +102,12 @@ class Adapter(Protocol):
 
     `probes`: what may be asked beside the load, by name: `health`, `metrics`, `models`,
     `tokenize` (of TOKENIZE_PROBE), `reset_cache` and the engine's own. Without `health` the first
-    real request decides whether the server is ready.
+    real request decides whether the server is ready. `model_format`: what its model must be on
+    disk; None for a server that has its own.
     """
 
     name: str
+    model_format: ModelFormat | None
     capabilities: Capabilities
     probes: Mapping[str, HttpCall]
 
@@ -119,6 +144,10 @@ class Adapter(Protocol):
 
     def identity(self, bodies: Mapping[str, bytes]) -> EngineIdentity:
         """What the running engine says it is, from `identity_probes`. Never raises."""
+        ...
+
+    def log_facts(self, log: str) -> LogFacts:
+        """What the engine's log says of its start; None for what it does not say. Never raises."""
         ...
 
     def diagnose(self, log_tail: str) -> Diagnosis | None:

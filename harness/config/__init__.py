@@ -7,24 +7,28 @@ GPU or the network. Units are in the names; what a value may be is said by the c
 
 from harness.config.emulate import EmulateConf
 from harness.config.engine import (
+    SETTINGS,
     EngineConf,
-    LaunchConf,
-    LaunchMode,
-    ModelConf,
+    ImageConf,
     RecipeConf,
     Route,
+    SpeculationConf,
 )
+from harness.config.launch import LaunchConf, LaunchMode
 from harness.config.level import LevelConf, Shape, TimeUnit, TraceConf, TraceFormat
 from harness.config.limits import HardwareConf, PriceConf, SloConf, ValidityConf
 from harness.config.load import LoadConf, SearchConf, WarmupConf, WarmupMode
+from harness.config.model import ModelConf, ModelFormat
 from harness.config.run import RawMode, RunConf
 from harness.config.scenario import GroupConf, Lengths, LognormalConf, ScenarioConf
 
 __all__ = [
+    "SETTINGS",
     "EmulateConf",
     "EngineConf",
     "GroupConf",
     "HardwareConf",
+    "ImageConf",
     "LaunchConf",
     "LaunchMode",
     "Lengths",
@@ -32,6 +36,7 @@ __all__ = [
     "LoadConf",
     "LognormalConf",
     "ModelConf",
+    "ModelFormat",
     "PriceConf",
     "RawMode",
     "RecipeConf",
@@ -41,6 +46,7 @@ __all__ = [
     "SearchConf",
     "Shape",
     "SloConf",
+    "SpeculationConf",
     "TimeUnit",
     "TraceConf",
     "TraceFormat",

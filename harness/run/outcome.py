@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 
 from harness.analysis.validity import run_doubts
+from harness.config import LaunchMode, RunConf
 from harness.engine.ready import Readiness
 from harness.errors import (
     BakeoffError,
@@ -106,7 +107,7 @@ def _info(prepared: Prepared, measured: Measured, started_at: str) -> RunInfo:
         run_id=run_id(conf, prepared.content_hash),
         engine=conf.engine.name,
         model=conf.model.name,
-        emulated=bool(ready and ready.identity.is_emulated),
+        emulated=_is_emulated(conf, ready),
         outcome=Outcome.OK,
         started_at=started_at,
         config=plain_config(conf),
@@ -120,6 +121,11 @@ def _info(prepared: Prepared, measured: Measured, started_at: str) -> RunInfo:
         time_to_ready_s=ready.time_to_ready_s if ready else None,
         search=measured.search,
     )
+
+
+def _is_emulated(conf: RunConf, ready: Readiness | None) -> bool:
+    """Played by us, or by a server that says that it is an emulator."""
+    return conf.launch.mode is LaunchMode.EMULATE or bool(ready and ready.identity.is_emulated)
 
 
 def _invalid(doubts: tuple[Doubt, ...]) -> InvalidRunError | None:

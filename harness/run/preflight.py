@@ -53,7 +53,7 @@ def check(conf: RunConf) -> Adapter:
         _check_target(conf)
     else:
         choose_port(conf.launch.port)
-        _check_binary(conf)
+        _check_program(conf)
     if conf.model.path:
         check_model_file(_own_path(conf.model))
     _tokenizer_path(conf.model)
@@ -145,9 +145,8 @@ def _own_path(model: ModelConf) -> Path:
 
 def needs_environment(conf: RunConf) -> bool:
     """Whether a job runs out of the engine's environment, or finds its model in it."""
-    has_own_binary = bool(conf.engine.args.get("binary"))
     model_is_packaged = bool(conf.model.package_file) and not conf.model.path
-    return conf.launch.mode is LaunchMode.PROCESS and (not has_own_binary or model_is_packaged)
+    return conf.launch.mode is LaunchMode.PROCESS and (not conf.engine.program or model_is_packaged)
 
 
 def can_prepare(conf: RunConf) -> bool:
@@ -164,11 +163,11 @@ def _tokenizer_path(model: ModelConf) -> Path | None:
     return path
 
 
-def _check_binary(conf: RunConf) -> None:
-    binary = conf.engine.args.get("binary")
-    if binary and shutil.which(str(binary)) is None:
+def _check_program(conf: RunConf) -> None:
+    program = conf.engine.program
+    if program and shutil.which(program) is None:
         raise ConfigError(
-            f"engine.args.binary={binary}: no such program, or not executable; give the path of "
+            f"engine.program={program}: no such program, or not executable; give the path of "
             "the server's program, or leave it out for the engine's own environment"
         )
 

@@ -11,6 +11,7 @@ from harness.types.engines import (
     EngineIdentity,
     EngineSample,
     HostSample,
+    LogFacts,
     Provenance,
 )
 from harness.types.requests import (
@@ -59,6 +60,7 @@ __all__ = [
     "HostSample",
     "HttpCall",
     "Level",
+    "LogFacts",
     "Outcome",
     "Phase",
     "Probe",

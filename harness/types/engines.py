@@ -70,7 +70,10 @@ class EngineIdentity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capabilities:
-    """What an engine can do over the measured route; the plan, contract and report read it."""
+    """What an engine can do over the measured route; the plan, contract and report read it.
+
+    `prefix_cache_off`: it can be run without reuse of prompt beginnings.
+    """
 
     forced_length: bool
     token_id_prompts: bool
@@ -80,6 +83,21 @@ class Capabilities:
     tokenize_route: bool
     metrics: bool
     wire: Wire = Wire.HTTP
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogFacts:
+    """What an engine's log says of its start; each a value or None.
+
+    `load_s`: reading the weights; `compile_s`: profiling, compiling, capturing graphs.
+    `weights_bytes`, `kv_bytes`: what it says that these take. `kv_capacity_tokens`: of its cache.
+    """
+
+    load_s: float | None = None
+    compile_s: float | None = None
+    weights_bytes: int | None = None
+    kv_bytes: int | None = None
+    kv_capacity_tokens: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

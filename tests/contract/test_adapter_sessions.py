@@ -14,7 +14,7 @@ from adapters.session import messages, plain_text
 from adapters.tgi import TgiAdapter
 from harness.adapter import ServeContext
 from harness.answer import Answer
-from harness.config import EngineConf, ModelConf, Route
+from harness.config import EngineConf, ModelConf, Route, SpeculationConf
 from harness.errors import ConfigError
 from harness.testing import read_http
 from harness.types import Request, Turn
@@ -101,9 +101,8 @@ def test_tgi_names_the_adapter_in_the_parameters_of_its_own_route() -> None:
 
 @pytest.mark.parametrize("route", Route)
 def test_llamacpp_scales_every_adapter_by_its_place(route: Route) -> None:
-    args = {"lora": LORA}
     of = {
-        name: body_of("llamacpp", request(lora=name), args=args, route=route)["lora"]
+        name: body_of("llamacpp", request(lora=name), lora=LORA, route=route)["lora"]
         for name in (None, "fr", "de")
     }
     assert of[None] == [{"id": 0, "scale": 0.0}, {"id": 1, "scale": 0.0}]
@@ -113,22 +112,22 @@ def test_llamacpp_scales_every_adapter_by_its_place(route: Route) -> None:
 
 
 def test_llamacpp_refuses_an_adapter_that_is_not_loaded() -> None:
-    message = r"scenario\.lora=it: is not loaded; engine\.args\.lora has: french, german"
+    message = r"scenario\.lora=it: is not loaded; engine\.lora has: fr, de"
     with pytest.raises(ConfigError, match=message):
-        body_of("llamacpp", request(lora="it"), args={"lora": list(LORA.values())})
-    with pytest.raises(ConfigError, match=r"engine\.args\.lora has: none"):
+        body_of("llamacpp", request(lora="it"), lora=LORA)
+    with pytest.raises(ConfigError, match=r"engine\.lora has: none"):
         body_of("llamacpp", request(lora="it"))
 
 
-@pytest.mark.parametrize("lora", [LORA, list(LORA.values())])
-def test_llamacpp_loads_the_adapters_in_their_order(lora: Any) -> None:
-    conf = EngineConf(name="llamacpp", args={"lora": lora, "spec-type": "ngram-simple"})
+def test_llamacpp_loads_the_adapters_in_their_order() -> None:
+    drafts = SpeculationConf(method="ngram")
+    conf = EngineConf(name="llamacpp", lora=LORA, speculation=drafts)
     ctx = ServeContext(port=1, python=Path("/env/python"), model_path=Path("/m.gguf"))
     argv = LlamaCppAdapter(conf, MODEL).serve(conf, MODEL, ctx).argv
     place = argv.index("--lora")
-    assert argv[place:] == (
-        *("--lora", "/lora/french.gguf", "--lora", "/lora/german.gguf"),
+    assert argv[place - 2 :] == (
         *("--spec-type", "ngram-simple"),
+        *("--lora", "/lora/french.gguf", "--lora", "/lora/german.gguf"),
     )
 
 

@@ -11,7 +11,7 @@ from adapters.llamacpp import LlamaCppAdapter
 from adapters.llamacpp_figures import kv_usage_ratio
 from adapters.llamacpp_launch import EMBEDDED_FLAGS, SERVER
 from harness.adapter import ServeContext
-from harness.config import EngineConf, ModelConf, Route
+from harness.config import EngineConf, ModelConf, Route, SpeculationConf
 from harness.errors import ConfigError
 from harness.types import Request
 
@@ -55,7 +55,7 @@ def test_what_is_not_set_is_said_all_the_same() -> None:
 
 
 def test_a_binary_gets_the_same_flags() -> None:
-    conf = engine(args={"binary": "/opt/llama-server", "spec-type": "ngram-simple"})
+    conf = engine(program="/opt/llama-server", speculation=SpeculationConf(method="ngram"))
     argv = argv_of(conf, ServeContext(port=1, model_path=Path("/m.gguf")))
     assert argv[0] == "/opt/llama-server"
     assert argv[-2:] == ["--spec-type", "ngram-simple"]
@@ -64,9 +64,9 @@ def test_a_binary_gets_the_same_flags() -> None:
 
 
 def test_raw_arguments_are_passed_on() -> None:
-    args = {"no-repack": True, "flash_attn": "on", "-ctk": "q8_0", "warmup": False, "jinja": None}
+    args = {"no-repack": True, "flash_attn": "on", "-sps": 0.5, "warmup": False, "jinja": None}
     argv = argv_of(engine(args=args))
-    assert argv[-6:] == ["--no-repack", "--flash-attn", "on", "-ctk", "q8_0", "--no-warmup"]
+    assert argv[-6:] == ["--no-repack", "--flash-attn", "on", "-sps", "0.5", "--no-warmup"]
     parsed = server_options().parse_args(argv[2:])
     assert (parsed.repack, parsed.flash_attn, parsed.warmup) == (False, "on", False)
 
@@ -77,7 +77,7 @@ def test_raw_arguments_are_passed_on() -> None:
         ({"parallel": 8}, r"engine.args.parallel=8: is set by bakeoff; use engine.max_running"),
         ({"-c": 9}, r"engine.args.-c=9: is set by bakeoff; use engine.max_model_len"),
         ({"cache-ram": 9}, r"engine.args.cache-ram=9: is set by bakeoff; use engine.prefix_cache"),
-        ({"lora": "x"}, r"engine.args.lora=x: must be \{NAME: FILE, ...\} or \[FILE, ...\]"),
+        ({"lora": "x"}, r"engine.args.lora=x: is set by bakeoff; use engine.lora"),
         ({"rope": "x"}, r"engine.args.rope=x: is no flag of the wheel's server"),
     ],
 )
@@ -97,7 +97,7 @@ def test_a_missing_environment_or_model_is_refused_with_what_to_do() -> None:
 
 def test_the_flags_that_are_let_through_are_the_servers() -> None:
     known = {option for action in server_options()._actions for option in action.option_strings}
-    assert known >= EMBEDDED_FLAGS > {"--flash-attn", "-ctk", "--no-repack"}
+    assert known >= EMBEDDED_FLAGS > {"--flash-attn", "-sps", "--no-repack"}
 
 
 def test_the_server_script_sets_the_librarys_parameters() -> None:

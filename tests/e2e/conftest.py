@@ -40,7 +40,7 @@ def fake(toy_model: Path) -> list[str]:
         "model=file",
         f"model.path={toy_model}",
         "model.name=toy",
-        f"engine.args.binary={FAKE_SERVER}",
+        f"engine.program={FAKE_SERVER}",
         "scenario=fixed",
         "scenario.input_tokens=24",
         "scenario.output_tokens=8",

@@ -85,8 +85,8 @@ WRONG = [
     ),
     Wrong(
         "no such server program",
-        ("run", "model=file", "model.path={model}", "engine.args.binary=/nowhere/llama-server"),
-        ("engine.args.binary=/nowhere/llama-server", "no such program"),
+        ("run", "model=file", "model.path={model}", "engine.program=/nowhere/llama-server"),
+        ("engine.program=/nowhere/llama-server", "no such program"),
     ),
     Wrong(
         "an equals sign (C71)",

@@ -315,7 +315,8 @@ def test_yaml_becomes_plain_objects_with_checks() -> None:
     }
     conf = OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(RunConf), content))
     assert isinstance(conf, RunConf)
-    assert conf.engine == EngineConf(name="x", route=Route.CHAT, args={"--flag": 1})
+    expected = EngineConf(name="x", route=Route.CHAT, args={"--flag": 1}, image=None)
+    assert conf.engine == expected
     assert conf.model == ModelConf(name="m")
     assert conf.load.played_levels() == [LevelConf(users=2, requests=4)]
 

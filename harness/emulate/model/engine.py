@@ -32,6 +32,12 @@ class EngineModel:
         self._end_s = 0.0
 
     @property
+    def admitted(self) -> list[Sequence]:
+        """Whom the step that has begun lets in for the first time."""
+        assert self._work is not None, "no step has begun"
+        return self._work.admitted
+
+    @property
     def emits(self) -> list[Sequence]:
         """Who gets a token at the end of the step that has begun."""
         assert self._work is not None, "no step has begun"

@@ -18,9 +18,10 @@ from harness.emulate.model.sequence import Sequence
 class Work:
     """What one step does: sequences with their tokens, and what its time depends on.
 
-    `emits`: those that will have one token more at its end.
+    `admitted`: those that it lets in. `emits`: those that will have one token more at its end.
     """
 
+    admitted: list[Sequence] = field(default_factory=list)
     parts: list[tuple[Sequence, int]] = field(default_factory=list)
     emits: list[Sequence] = field(default_factory=list)
     decoding: int = 0
@@ -106,6 +107,8 @@ class Scheduler:
             if not (does_fit and self._memory.grow(sequence, tokens)):
                 self._memory.release(sequence)
                 return
+            if sequence.cached_tokens is None:
+                work.admitted.append(sequence)
             self._note_hits(sequence)
             self.running.append(self.waiting.popleft())
             work.add(sequence, tokens)

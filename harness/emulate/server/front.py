@@ -36,7 +36,10 @@ class Front:
                 return
             if request is None:
                 return
-            connection.is_closing = request.headers.get("connection", "").lower() == "close"
+            connection.requests += 1
+            is_last = connection.requests == self._wire.requests_a_connection
+            asks_to_close = request.headers.get("connection", "").lower() == "close"
+            connection.is_closing = is_last or asks_to_close
             if self._pace.now_s() < self._conf.loading_s:
                 connection.put(self._wire.loading())
             else:

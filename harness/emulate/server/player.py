@@ -98,6 +98,7 @@ class Player:
             if end_s is None:
                 return math.inf
             self._due_s = self._pace.monotonic_s(end_s)
+            self._tell_started()
             self._ready = self._prepared()
         due_s = self._due_s
         if due_s > time.monotonic():
@@ -105,6 +106,13 @@ class Player:
         self._due_s = None
         self._send(due_s)
         return 0.0
+
+    def _tell_started(self) -> None:
+        """Send what an engine sends when it begins to work on a request."""
+        for sequence in self._model.admitted:
+            stream: Stream = sequence.owner
+            if stream.ask.answer.started and stream.connection.stream is stream:
+                stream.connection.put(stream.ask.answer.started)
 
     def _prepared(self) -> list[tuple[Stream, bytes]]:
         """What will be sent when the step ends, made now, while there is time."""

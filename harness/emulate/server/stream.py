@@ -30,11 +30,12 @@ class Leaver(Protocol):
 class ClientConnection(Connection):
     """A connection that tells when it closes under an answer, however it came to close."""
 
-    __slots__ = ("_leaver", "stream")
+    __slots__ = ("_leaver", "requests", "stream")
 
     def __init__(self, sock: socket.socket, epoll: select.epoll, leaver: Leaver) -> None:
         super().__init__(sock, epoll)
         self._leaver = leaver
+        self.requests = 0  # that have come over it
         self.stream: Stream | None = None
 
     def close(self) -> None:

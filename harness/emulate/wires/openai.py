@@ -4,6 +4,7 @@ Its models are owned by `bakeoff-emulator`, which marks a run as emulated.
 """
 
 import time
+from collections.abc import Mapping
 
 from adapters.openai_compatible import EMULATOR
 from harness.calibrate.server.wire import CHAT_PATH, COMPLETIONS_PATH, HttpRequest
@@ -22,6 +23,10 @@ _POSTS = {*_GENERATE, "/reset_prefix_cache"}
 
 class OpenAiWire:
     """See `harness.emulate.wires.wire.Wire`."""
+
+    defaults: Mapping[str, object] = {}
+    listens_while_loading = True
+    requests_a_connection: int | None = None
 
     def __init__(self, conf: EmulateConf, names: tuple[str, ...]) -> None:
         self._conf = conf

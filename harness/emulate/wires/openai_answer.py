@@ -98,11 +98,12 @@ class Named:
 class StreamedAnswer:
     """An answer of which each token is sent when it comes."""
 
-    __slots__ = ("_after", "_before", "_has_usage", "_name", "_named", "head")
+    __slots__ = ("_after", "_before", "_has_usage", "_name", "_named", "head", "started")
 
     def __init__(self, named: Named, tokens: int, *, has_usage: bool) -> None:
         kind = "chat.completion.chunk" if named.is_chat else "text_completion"
         self.head = STREAM_HEAD
+        self.started = b""
         self._named = named
         self._name = named.name(kind)
         self._has_usage = has_usage
@@ -140,10 +141,10 @@ class StreamedAnswer:
 class WholeAnswer:
     """An answer that is sent when it is complete."""
 
-    __slots__ = ("_named", "head")
+    __slots__ = ("_named", "head", "started")
 
     def __init__(self, named: Named) -> None:
-        self.head = b""
+        self.head = self.started = b""
         self._named = named
 
     def token(self, k: int) -> bytes:

@@ -1,6 +1,6 @@
 """The interface between the emulator and an engine's wire; a new engine is one more wire."""
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -12,10 +12,12 @@ from harness.emulate.model.figures import Counters, Gauges
 class Answer(Protocol):
     """The bytes of one answer, asked for when they are due.
 
-    `head`: sent as soon as the request is taken; empty where the engine waits for a token.
+    `head`: sent as soon as the request is taken; `started`: when the engine begins to work on it,
+    after its wait in the queue. Both may be empty: then all of it comes with the tokens.
     """
 
     head: bytes
+    started: bytes
 
     def token(self, k: int) -> bytes:
         """What is sent for token `k`, counted from 0, if more follow; empty: nothing yet."""
@@ -72,7 +74,14 @@ class Wire(Protocol):
     """An engine's HTTP interface.
 
     `number` counts the requests. `names`: the models that are served; empty: every name.
+    `defaults`: the engine's own choice for knobs that are not given. `listens_while_loading`:
+    whether it answers 503 until it is loaded; else its port is closed. `requests_a_connection`:
+    after so many it closes a connection; None: never.
     """
+
+    defaults: Mapping[str, object]
+    listens_while_loading: bool
+    requests_a_connection: int | None
 
     def __init__(self, conf: EmulateConf, names: tuple[str, ...]) -> None: ...
 
