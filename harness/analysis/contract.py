@@ -9,7 +9,14 @@ from enum import StrEnum
 from typing import Any
 
 from harness.analysis.candidates import workload_of
-from harness.analysis.facts import machine_of, model_sha256, setting, tokenizer_sha256
+from harness.analysis.facts import (
+    fact,
+    machine_of,
+    origin_sha256,
+    setting,
+    tokenizer_sha256,
+    weights,
+)
 from harness.analysis.model import Cell
 from harness.types import RunInfo
 
@@ -48,8 +55,8 @@ class _Field:
     of: Callable[[RunInfo], Any]
 
 
-def _of(path: str) -> Callable[[RunInfo], Any]:
-    return lambda info: setting(info, path)
+def _of(path: str, default: Any = None) -> Callable[[RunInfo], Any]:
+    return lambda info: setting(info, path, default)
 
 
 def _meaning(info: RunInfo) -> int:
@@ -63,7 +70,8 @@ _FIELDS = (
     _Field(name="CPU", rule=Rule.MUST, of=lambda info: machine_of(info).cpu_model),
     _Field(name="CPU cores", rule=Rule.MUST, of=lambda info: machine_of(info).cpu_cores),
     _Field(name="GPUs", rule=Rule.MUST, of=lambda info: ", ".join(machine_of(info).gpus) or None),
-    _Field(name="model", rule=Rule.MUST, of=lambda info: model_sha256(info) or info.model),
+    _Field(name="model", rule=Rule.MUST, of=lambda info: origin_sha256(info) or info.model),
+    _Field(name="weights", rule=Rule.MUST, of=weights),
     _Field(name="tokenizer file", rule=Rule.REPORT, of=tokenizer_sha256),
     _Field(name="route", rule=Rule.MUST, of=_of("engine.route")),
     _Field(name="prefix cache", rule=Rule.MUST, of=_of("engine.prefix_cache")),
@@ -72,6 +80,17 @@ _FIELDS = (
     _Field(name="engine version", rule=Rule.REPORT, of=lambda info: info.identity.version),
     _Field(name="max_running", rule=Rule.REPORT, of=_of("engine.max_running")),
     _Field(name="max_model_len", rule=Rule.REPORT, of=_of("engine.max_model_len")),
+    *(
+        _Field(name=name, rule=Rule.REPORT, of=_of(f"engine.{name}"))
+        for name in (
+            *("tokens_per_step", "memory_fraction", "kv_tokens", "chunked_prefill"),
+            "cuda_graphs",
+        )
+    ),
+    _Field(name="speculation", rule=Rule.REPORT, of=_of("engine.speculation.method", "none")),
+    _Field(name="tp", rule=Rule.REPORT, of=_of("engine.tp", 1)),
+    _Field(name="pp", rule=Rule.REPORT, of=_of("engine.pp", 1)),
+    _Field(name="image", rule=Rule.REPORT, of=lambda info: fact(info, "image.digest")),
     _Field(name="threads", rule=Rule.REPORT, of=_of("engine.threads")),
     _Field(name="price", rule=Rule.REPORT, of=_of("hardware.price.per_hour")),
 )

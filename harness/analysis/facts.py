@@ -58,6 +58,25 @@ def model_sha256(info: RunInfo) -> str | None:
     return None if value is None else str(value)
 
 
+def origin_sha256(info: RunInfo) -> str | None:
+    """Hash of the file that the model was made from; its own where it was not converted."""
+    value = fact(info, "model.derived_from.sha256")
+    return model_sha256(info) if value is None else str(value)
+
+
+def weights(info: RunInfo) -> str | None:
+    """In what form the weights are, and what the engine was told to make of their numbers."""
+    form = fact(info, "model.format")
+    if form is None and str(fact(info, "model.file") or "").endswith(".gguf"):
+        form = "GGUF"  # older runs do not say it
+    told = [
+        f"{key}={value}"
+        for key in ("dtype", "quantization", "kv_dtype")
+        if (value := setting(info, f"engine.{key}")) is not None
+    ]
+    return ", ".join([str(form), *told]) if form is not None else ", ".join(told) or None
+
+
 def tokenizer_sha256(info: RunInfo) -> str | None:
     """Hash of the tokenizer that sized the prompts."""
     value = fact(info, "tokenizer.sha256")

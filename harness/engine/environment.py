@@ -11,6 +11,7 @@ import json
 import os
 import shutil
 import sys
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -26,13 +27,17 @@ _HASH_DIGITS = 12
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Environment:
-    """A whole environment: its interpreter, where its packages lie, and its folder."""
+    """A whole environment: its interpreter, where its packages lie, and its folder.
+
+    `install_s`: what it took to make; None where that was not noted.
+    """
 
     name: str
     python: Path
     site_packages: Path
     folder: Path
     packages: tuple[str, ...] = ()
+    install_s: float | None = None
 
     def size_bytes(self) -> int:
         """What its files take on disk; files that are linked elsewhere count in full."""
@@ -64,6 +69,7 @@ def _read(folder: Path) -> Environment | None:
     try:
         marker = json.loads((folder / MARKER).read_bytes())
         name, packages = str(marker["name"]), tuple(map(str, marker["packages"]))
+        took_s = marker.get("install_s")
     except (OSError, ValueError, LookupError, TypeError):
         return None
     python = folder / "bin" / "python"
@@ -71,7 +77,12 @@ def _read(folder: Path) -> Environment | None:
     if site_packages is None or not python.exists():
         return None
     return Environment(
-        name=name, python=python, site_packages=site_packages, folder=folder, packages=packages
+        name=name,
+        python=python,
+        site_packages=site_packages,
+        folder=folder,
+        packages=packages,
+        install_s=took_s if isinstance(took_s, float) else None,
     )
 
 
@@ -128,6 +139,7 @@ def ensure_environment(
 def _make(
     name: str, recipe: RecipeConf, folder: Path, progress: Callable[[str], None]
 ) -> Environment:
+    start_s = time.monotonic()
     progress(f"installing engine={name} into {folder}")
     installer = Installer(name, folder, progress)
     installer.make_venv(recipe.python or sys.executable)
@@ -137,7 +149,11 @@ def _make(
         overrides.write_text("\n".join(recipe.overrides) + "\n", encoding="utf-8")
     installer.install(recipe.packages, overrides=overrides)
     installer.install(recipe.model_packages, alone=True)
-    content = {"name": name, "packages": [*recipe.packages, *recipe.model_packages]}
+    content = {
+        "name": name,
+        "packages": [*recipe.packages, *recipe.model_packages],
+        "install_s": time.monotonic() - start_s,
+    }
     part = folder / f".{MARKER}.part"
     with part.open("w", encoding="utf-8") as file:
         json.dump(content, file)

@@ -4,7 +4,8 @@ Started by path with a plain Python (`-I -S`), never imported: it imports nothin
 itself the reaper of all orphans below it, so that workers in sessions of their own are found too,
 and kills every descendant when its standard input closes, as it does if bakeoff is killed.
 
-Standard input: one JSON line {argv, env, cwd, grace_s, kill_s}, then lines `stop GRACE_S`.
+Standard input: one JSON line {argv, env, cwd, grace_s, kill_s, after}, then lines `stop GRACE_S`.
+`after`: a command that takes away what is not below this process, such as a container.
 Standard output, JSON lines: {event: started, pid} or {event: failed, error}; {event: exit, code,
 signal, at_s} when the engine itself ends (`at_s` on the system's monotonic clock); {event: done,
 left: [pids]} as the last word. Standard error is the engine's log. Exit code 1 if any are left.
@@ -23,6 +24,7 @@ from typing import Any
 
 PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
 LEFTOVER_GRACE_S = 1.0  # what orphaned workers get between SIGTERM and SIGKILL
+AFTER_S = 10.0  # what that command may take
 POLL_S = 0.5  # how soon a changed parent is seen when something else holds our input open
 SWEEP_S = 0.02  # pause between two rounds of SIGKILL
 
@@ -153,7 +155,22 @@ class Keeper:
             time.sleep(SWEEP_S)
             self.reap()
         self.reap()
+        self._tidy()
         return left
+
+    def _tidy(self) -> None:
+        """Run the command that takes away what is elsewhere; its words go to the log."""
+        if self.spec.get("after"):
+            with contextlib.suppress(OSError, subprocess.SubprocessError):
+                subprocess.run(
+                    self.spec["after"],
+                    env=self.spec["env"],
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                    timeout=AFTER_S,
+                    check=False,
+                )
 
     def _wait_for_end(self, deadline_s: float, *, engine_only: bool) -> None:
         while (left_s := deadline_s - time.monotonic()) > 0:

@@ -14,6 +14,7 @@ import psutil
 from harness.errors import ConfigError
 
 KEEPER = Path(__file__).with_name("keeper.py")
+AFTER_S = 10.0  # what the keeper gives a command that takes a container away (keeper.py)
 KILL_S = 2.0  # what the keeper, or we in its place, may take for rounds of SIGKILL
 
 

@@ -13,8 +13,9 @@ from typing import Any, Self
 
 import psutil
 
+from harness.engine.container import container_pid, remove_command
 from harness.engine.exit_status import ExitStatus
-from harness.engine.keeper_link import KILL_S, KeeperLink, kill_tree
+from harness.engine.keeper_link import AFTER_S, KILL_S, KeeperLink, kill_tree
 from harness.errors import ConfigError, EngineDiedError
 
 START_TIMEOUT_S = 20.0  # a loaded machine starts a Python in well under a second
@@ -30,6 +31,7 @@ class EngineProcess:
     to our own Python. `log_path`: where its output is appended.
     `keep_fds`: file descriptors held until the last descendant is gone, such as the machine
     lock's, so that a killed bakeoff does not free the machine too early.
+    `container`: the engine runs in this container, and the command only stands for it.
     """
 
     def __init__(
@@ -42,6 +44,7 @@ class EngineProcess:
         cwd: Path | None = None,
         stop_timeout_s: float = 10.0,
         keep_fds: Sequence[int] = (),
+        container: str | None = None,
     ) -> None:
         self.name = name
         self.argv = tuple(argv)
@@ -52,6 +55,8 @@ class EngineProcess:
         self._env = {k: v for k, v in os.environ.items() if k not in OUR_PYTHON} | dict(env)
         self._cwd = cwd
         self._keep_fds = tuple(keep_fds)
+        self._container = container
+        self._container_pid: int | None = None
         self._link: KeeperLink | None = None
         self._root: psutil.Process | None = None
         self._exit: ExitStatus | None = None
@@ -82,6 +87,7 @@ class EngineProcess:
             "cwd": str(self._cwd) if self._cwd else None,
             "grace_s": min(_grace_s(self.stop_timeout_s), ORPHAN_GRACE_S),
             "kill_s": KILL_S,
+            "after": list(remove_command(self._container)) if self._container else None,
         }
         self.started_s = time.monotonic()
         self._link = KeeperLink(spec, log_path=self.log_path, keep_fds=self._keep_fds)
@@ -143,10 +149,18 @@ class EngineProcess:
         link = self._link
         if link is None:
             return []
+        root = self._engine_root(link.pid)
         try:
-            return [p.pid for p in psutil.Process(link.pid).children(recursive=True)]
+            below = [p.pid for p in psutil.Process(root).children(recursive=True)]
         except psutil.Error:
             return []
+        return below if root == link.pid else [root, *below]
+
+    def _engine_root(self, keeper: int) -> int:
+        """The keeper, or the first process of a container, which is no child of ours."""
+        if self._container and self._container_pid is None:
+            self._container_pid = container_pid(self._container)
+        return self._container_pid or keeper
 
     def log_tail(self, lines: int = 40) -> str:
         """The last lines of the engine's log, undecodable bytes replaced; empty if none."""
@@ -177,7 +191,8 @@ class EngineProcess:
             if link is None:
                 return self._exit
             link.tell(f"stop {_grace_s(limit_s):.3f}")
-            deadline_s = time.monotonic() + limit_s + KILL_S + 1.0
+            tidy_s = AFTER_S if self._container else 0.0
+            deadline_s = time.monotonic() + limit_s + KILL_S + tidy_s + 1.0
             while self._left is None and (left_s := deadline_s - time.monotonic()) > 0:
                 self._update(left_s)
             link.close()

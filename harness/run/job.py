@@ -4,15 +4,12 @@ Whatever happens after the start becomes a stored outcome: a server that does no
 dies, an interrupt, a load that is not valid. Only a store that refuses to be written is raised.
 """
 
-import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
-from harness.adapter import ServeContext
 from harness.config import LaunchMode
-from harness.emulate.spec import emulate_spec
 from harness.engine.lock import machine_lock
 from harness.engine.ports import choose_port
 from harness.engine.probe import Endpoint
@@ -26,6 +23,7 @@ from harness.run.outcome import JobResult, Measured, store_job
 from harness.run.playing import Playing
 from harness.run.preflight import Prepared
 from harness.run.raw import settle_raw
+from harness.run.serving import serving, started
 from harness.store import new_run_folder, write_plan
 
 _LOCK_WAIT_S = 600.0
@@ -68,7 +66,7 @@ def _start_and_play(
         load = stack.enter_context(LoadProcess())  # its imports take a second: beside the engine's
         process, base_url = None, conf.launch.base_url or ""
         if conf.launch.mode is not LaunchMode.ATTACH:
-            process, base_url = stack.enter_context(_engine(prepared, folder, lock))
+            process, base_url = stack.enter_context(_engine(prepared, folder, lock, progress))
         progress("  starting" if process else "  waiting for an answer")
         endpoint = Endpoint(base_url, api_key=prepared.api_key, tls_verify=conf.launch.tls_verify)
         measured.readiness = wait_ready(
@@ -85,30 +83,20 @@ def _start_and_play(
         playing.play(measured)
 
 
-def spare_threads() -> int:
-    """CPU threads for an engine: all cores that we may use but one, which the client needs."""
-    return max(1, len(os.sched_getaffinity(0)) - 1)
-
-
 @contextmanager
-def _engine(prepared: Prepared, folder: Path, lock: int) -> Iterator[tuple[EngineProcess, str]]:
+def _engine(
+    prepared: Prepared, folder: Path, lock: int, progress: Callable[[str], None]
+) -> Iterator[tuple[EngineProcess, str]]:
     conf = prepared.conf
-    context = ServeContext(
+    how = serving(
+        conf,
+        prepared.adapter,
         port=choose_port(conf.launch.port),
         python=prepared.environment.python if prepared.environment else None,
         model_path=prepared.model_path,
-        threads=conf.engine.threads or spare_threads(),
+        folder=folder / "engine",
+        gpu_count=len(prepared.facts["machine"]["gpus"]),
     )
-    if conf.launch.mode is LaunchMode.EMULATE:
-        spec = emulate_spec(conf, context)
-    else:
-        spec = prepared.adapter.serve(conf.engine, conf.model, context)
-    with EngineProcess(
-        conf.engine.name,
-        spec.argv,
-        {**spec.env, **conf.engine.env},
-        log_path=folder / "engine.log",
-        stop_timeout_s=spec.stop_timeout_s,
-        keep_fds=(lock,),
-    ) as process:
-        yield process, spec.base_url
+    log_path = folder / "engine.log"
+    with started(how, conf.engine.name, log_path=log_path, lock=lock, progress=progress) as process:
+        yield process, how.base_url

@@ -11,9 +11,10 @@ from omegaconf import DictConfig
 
 from harness.config import LaunchMode, RunConf, SloConf
 from harness.errors import BakeoffError, ConfigError, InterruptedRunError, StoreWriteError
+from harness.run.checks import check
 from harness.run.job import measure
 from harness.run.outcome import JobResult
-from harness.run.preflight import Prepared, can_prepare, check, prepare, trace_lines
+from harness.run.preflight import Prepared, can_prepare, prepare, trace_lines
 from harness.sweep.blocks import BlockJob, Schedule, finished_runs, schedule
 from harness.sweep.compose import to_run_conf
 from harness.sweep.confirm import confirming

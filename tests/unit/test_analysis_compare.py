@@ -135,6 +135,7 @@ def _facts(**machine: Any) -> dict[str, Any]:
         ({"facts": _facts(cores_allowed=[0])}, "CPU cores"),
         ({"facts": _facts(gpus=[{"name": "NVIDIA H200"}])}, "GPUs"),
         ({"facts": {**_facts(), "model": {"sha256": "x"}}}, "model"),
+        ({"config": make_config("b", engine={"dtype": "float16"})}, "weights"),
         ({"config": make_config("b", engine={"route": "chat"})}, "route"),
         ({"config": make_config("b", engine={"prefix_cache": True})}, "prefix cache"),
         ({"config": make_config("b", warmup={"mode": "quick"})}, "warm-up"),
@@ -148,6 +149,20 @@ def test_what_must_match_forbids_a_verdict(changes: dict[str, Any], name: str) -
     (verdict,) = compare_cells(left, right, runs=infos, metrics=[_TTFT])
     assert verdict.kind is VerdictKind.NOT_COMPARABLE
     assert verdict.reason.startswith(f"{name}: ")
+
+
+def test_one_model_in_two_forms_is_the_same_model_with_other_weights() -> None:
+    def facts(**model: Any) -> dict[str, Any]:
+        return {**_facts(), "model": model}
+
+    file = make_info("a", facts=facts(sha256="q4", file="m.Q4_1.gguf", format="GGUF"))
+    old = make_info("a", facts=facts(sha256="q4", file="m.Q4_1.gguf"))
+    made = facts(sha256="st", format="safetensors float32", derived_from={"sha256": "q4"})
+    folder, twin = make_info("b", facts=made), make_info("c", facts=made)
+    (difference,) = must_match(run_mismatches(file, folder))
+    assert difference.text == "weights: GGUF against safetensors float32"
+    assert must_match(run_mismatches(file, old)) == ()
+    assert must_match(run_mismatches(folder, twin)) == ()
 
 
 def test_like_runs_have_nothing_that_forbids() -> None:

@@ -22,14 +22,8 @@ from harness.config import (
     TraceConf,
 )
 from harness.errors import ConfigError, StoreWriteError
-from harness.run.preflight import (
-    can_prepare,
-    check,
-    find_model,
-    job_recipe,
-    prepare,
-    trace_lines,
-)
+from harness.run.checks import check
+from harness.run.preflight import can_prepare, job_recipe, prepare, trace_lines
 from harness.testing.toy_model import write_toy_model
 
 
@@ -180,12 +174,6 @@ def test_the_wheel_of_a_model_joins_the_recipe_unless_a_file_is_given() -> None:
     assert conf.engine.recipe.model_packages == []
     own = replace(conf, model=replace(packaged, path="/x.gguf"))
     assert job_recipe(own).model_packages == []
-
-
-def test_a_model_of_ones_own_must_be_there(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"no\.gguf"):
-        find_model(ModelConf(name="m", path=str(tmp_path / "no.gguf")), None)
-    assert find_model(ModelConf(name="m"), None) is None
 
 
 def test_an_attached_server_can_be_prepared_without_installing() -> None:
