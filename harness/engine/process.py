@@ -21,6 +21,7 @@ from harness.errors import ConfigError, EngineDiedError
 START_TIMEOUT_S = 20.0  # a loaded machine starts a Python in well under a second
 ORPHAN_GRACE_S = 5.0  # SIGTERM to SIGKILL when bakeoff is gone; with KILL_S well below 10 s
 LOG_TAIL_BYTES = 64 * 1024
+START_LOG_BYTES = 4 * 1024 * 1024  # what an engine says until it is ready
 OUR_PYTHON = frozenset({"PYTHONHOME", "PYTHONPATH", "VIRTUAL_ENV", "__PYVENV_LAUNCHER__"})
 
 
@@ -164,13 +165,16 @@ class EngineProcess:
 
     def log_tail(self, lines: int = 40) -> str:
         """The last lines of the engine's log, undecodable bytes replaced; empty if none."""
+        return "\n".join(self.log_text(LOG_TAIL_BYTES).splitlines()[-lines:])
+
+    def log_text(self, last_bytes: int = START_LOG_BYTES) -> str:
+        """So much of the log's end, undecodable bytes replaced; empty if there is none."""
         try:
             with self.log_path.open("rb") as log:
-                log.seek(max(0, log.seek(0, 2) - LOG_TAIL_BYTES))
-                text = log.read().decode(errors="replace")
+                log.seek(max(0, log.seek(0, 2) - last_bytes))
+                return log.read().decode(errors="replace")
         except OSError:
             return ""
-        return "\n".join(text.splitlines()[-lines:])
 
     def died_error(self, status: ExitStatus, *, zero_s: float) -> EngineDiedError:
         """The error for an engine that ended during a load whose clock starts at `zero_s`."""

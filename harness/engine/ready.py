@@ -6,7 +6,7 @@ can be made; the measured window must not hold the loading time. Probes are neve
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from harness.adapter import Adapter
 from harness.engine import ports
@@ -14,7 +14,15 @@ from harness.engine.grpc_probe import grpc_call
 from harness.engine.probe import Answer, Endpoint, NoAnswer, call
 from harness.engine.process import EngineProcess
 from harness.errors import BakeoffError, ConfigError, NotReadyError
-from harness.types import ChunkKind, EngineIdentity, ErrorClass, Request, Wire
+from harness.types import (
+    ChunkKind,
+    EngineIdentity,
+    ErrorClass,
+    LogFacts,
+    Request,
+    StartTimes,
+    Wire,
+)
 
 POLL_S = 0.1
 PROBE_TIMEOUT_S = 5.0
@@ -28,11 +36,14 @@ _FIRST_4XX, _TOO_MANY, _FIRST_5XX = 400, 429, 500
 class Readiness:
     """A ready engine. `time_to_ready_s`: from its start to the end of its first real answer.
 
-    For a server that ran already (`launch=attach`) it is None.
+    For a server that ran already (`launch=attach`) it and `start` are None. `log`: what its log
+    says of its start.
     """
 
     time_to_ready_s: float | None
     identity: EngineIdentity
+    start: StartTimes = field(default_factory=StartTimes)
+    log: LogFacts = field(default_factory=LogFacts)
 
 
 def wait_ready(
@@ -55,12 +66,12 @@ def wait_ready(
         last = watch.ask()
         now_s = time.monotonic()
         if last is None:
-            if process is not None:
-                _check_is_ours(process, endpoint.base_url)
-                _check_runs(process, adapter)
-            time_to_ready_s = now_s - start_s if process else None
             identity = ask_identity(adapter, endpoint)
-            return Readiness(time_to_ready_s=time_to_ready_s, identity=identity)
+            if process is None:
+                return Readiness(time_to_ready_s=None, identity=identity)
+            _check_is_ours(process, endpoint.base_url)
+            _check_runs(process, adapter)
+            return _ready(process, adapter, identity, watch, now_s)
         if process is not None:
             _check_runs(process, adapter)
         if now_s >= start_s + timeout_s:
@@ -71,14 +82,37 @@ def wait_ready(
         time.sleep(POLL_S)
 
 
+def _ready(
+    process: EngineProcess,
+    adapter: Adapter,
+    identity: EngineIdentity,
+    watch: "_Watch",
+    now_s: float,
+) -> Readiness:
+    log = adapter.log_facts(process.log_text())
+    if identity.kv_capacity_tokens is None:
+        identity = replace(identity, kv_capacity_tokens=log.kv_capacity_tokens)
+    up_s, start_s = watch.up_s, process.started_s
+    return Readiness(
+        time_to_ready_s=now_s - start_s,
+        identity=identity,
+        start=StartTimes(
+            up_s=None if up_s is None else up_s - start_s,
+            first_answer_s=None if up_s is None else now_s - up_s,
+        ),
+        log=log,
+    )
+
+
 class _Watch:
-    """One server's way to its first answer."""
+    """One server's way to its first answer. `up_s`: when its health route first said yes."""
 
     def __init__(self, adapter: Adapter, endpoint: Endpoint, *, deadline_s: float) -> None:
         self._adapter = adapter
         self._endpoint = endpoint
         self._deadline_s = deadline_s
         self._is_healthy = "health" not in adapter.probes
+        self.up_s: float | None = None
         self._refusal = ""
         self._refused_since_s = 0.0
 
@@ -91,6 +125,7 @@ class _Watch:
             if isinstance(health, NoAnswer) or not health.is_ok:
                 return health
             self._is_healthy = True
+            self.up_s = time.monotonic()
         # A first answer may compile or capture graphs: it gets all the time that is left.
         first = self._adapter.encode(_WARMUP)
         ask = grpc_call if first.wire is Wire.GRPC else call

@@ -26,11 +26,13 @@ from harness.types import (
     EngineIdentity,
     EngineSample,
     HostSample,
+    LogFacts,
     Outcome,
     Record,
     RunInfo,
     SearchResult,
     Severity,
+    StartTimes,
 )
 
 
@@ -119,8 +121,16 @@ def _info(prepared: Prepared, measured: Measured, started_at: str) -> RunInfo:
         identity=ready.identity if ready else EngineIdentity(),
         capabilities=prepared.adapter.capabilities,
         time_to_ready_s=ready.time_to_ready_s if ready else None,
+        start=_start(prepared, ready),
+        log=ready.log if ready else LogFacts(),
         search=measured.search,
     )
+
+
+def _start(prepared: Prepared, ready: Readiness | None) -> StartTimes:
+    environment = prepared.environment
+    install_s = environment.install_s if environment else None
+    return replace(ready.start if ready else StartTimes(), install_s=install_s)
 
 
 def _is_emulated(conf: RunConf, ready: Readiness | None) -> bool:

@@ -13,6 +13,7 @@ from harness.types.engines import (
     HostSample,
     LogFacts,
     Provenance,
+    StartTimes,
 )
 from harness.types.requests import (
     Chunk,
@@ -72,6 +73,7 @@ __all__ = [
     "RunInfo",
     "SearchResult",
     "Severity",
+    "StartTimes",
     "TokensSource",
     "Turn",
     "Verdict",

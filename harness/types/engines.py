@@ -86,6 +86,20 @@ class Capabilities:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StartTimes:
+    """What it took until the engine answered; each a value or None where it did not happen.
+
+    `install_s`: making its environment, which later starts find made. `up_s`: from the start to
+    the first good answer of its health route. `first_answer_s`: from there to the end of the
+    first real answer. Loading and compiling lie within these and are in `LogFacts`.
+    """
+
+    install_s: float | None = None
+    up_s: float | None = None
+    first_answer_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LogFacts:
     """What an engine's log says of its start; each a value or None.
 
