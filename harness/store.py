@@ -9,6 +9,7 @@ Format history (`schema_version`):
 1: first.
 2: requests.parquet has group to accepted_tokens, engine.parquet the counts of speculation, levels
    the client's facts; what a run of version 1 lacks is read as missing.
+3: run.json has how the start went and what the engine's log told.
 """
 
 import os
@@ -25,7 +26,7 @@ import pyarrow.parquet as pq
 from harness.errors import ConfigError, StoreFormatError, StoreWriteError
 from harness.types import Doubt, EngineSample, HostSample, Record, RunInfo, Severity
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 
 RECORD_SCHEMA = pa.schema(
     [

@@ -23,7 +23,7 @@ from harness.types import RunInfo
 _TOKENS_TOLERANCE = 0.02  # realised lengths may differ by 2 %
 _CHUNK_TOLERANCE = 0.05  # tokens a chunk may differ by 5 % before chunk gaps stop being alike
 _SHOWN = 60
-_SAME_MEANING = (1, 2)  # versions of the store that only added columns
+_SAME_MEANING = (1, 2, 3)  # versions of the store that only added columns
 
 
 class Rule(StrEnum):
@@ -60,7 +60,7 @@ def _of(path: str, default: Any = None) -> Callable[[RunInfo], Any]:
 
 
 def _meaning(info: RunInfo) -> int:
-    """Which clock and formulas a run's figures have: versions 1 and 2 share them."""
+    """Which clock and formulas a run's figures have: versions 1 to 3 share them."""
     return 1 if info.schema_version in _SAME_MEANING else info.schema_version
 
 

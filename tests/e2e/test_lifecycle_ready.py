@@ -11,7 +11,7 @@ import pytest
 from harness.engine.ports import free_port
 from harness.engine.probe import Endpoint
 from harness.engine.process import EngineProcess
-from harness.engine.ready import wait_ready
+from harness.engine.ready import Readiness, wait_ready
 from harness.errors import ConfigError, NotReadyError
 from harness.types import (
     Capabilities,
@@ -22,6 +22,7 @@ from harness.types import (
     EngineSample,
     ErrorClass,
     HttpCall,
+    LogFacts,
     Provenance,
     Request,
     ResponseHead,
@@ -106,6 +107,9 @@ class StandIn:
         assert request.max_output_tokens == 1
         return HttpCall(path="/v1/chat/completions", body=b"{}")
 
+    def log_facts(self, log: str) -> LogFacts:
+        return LogFacts(kv_capacity_tokens=len(log.splitlines()))
+
     def decoder(self, head: ResponseHead) -> OneAnswer:
         return OneAnswer()
 
@@ -126,11 +130,11 @@ def start(tmp_path: Path, port: int, timeline: object) -> EngineProcess:
     return EngineProcess("stand-in", argv, {}, log_path=tmp_path / "engine.log")
 
 
-def wait(process: EngineProcess | None, port: int, timeout_s: float = 20) -> float | None:
+def wait(process: EngineProcess | None, port: int, timeout_s: float = 20) -> Readiness:
     url = f"http://127.0.0.1:{port}"
     readiness = wait_ready(process, StandIn(), Endpoint(url), timeout_s=timeout_s)  # type: ignore[arg-type]
     assert readiness.identity.model == "m"
-    return readiness.time_to_ready_s
+    return readiness
 
 
 READY = {
@@ -150,11 +154,18 @@ def test_ready_is_the_first_real_answer_not_the_port_nor_health(tmp_path: Path) 
     ]
     port = free_port()
     with start(tmp_path, port, timeline) as process:
-        time_to_ready_s = wait(process, port)
+        readiness = wait(process, port)
         log = process.log_tail(1000)
-    assert time_to_ready_s is not None
-    assert 3.0 <= time_to_ready_s < 3.6
+    took_s, start = readiness.time_to_ready_s, readiness.start
+    assert took_s is not None
+    assert start.up_s is not None
+    assert start.first_answer_s is not None
+    assert took_s >= 3.0
+    assert 2.0 <= start.up_s < took_s  # healthy a second before it answers
+    assert start.up_s + start.first_answer_s == pytest.approx(took_s)
     assert log.count("ASKED /v1/chat/completions 200") == 1
+    assert readiness.log.kv_capacity_tokens
+    assert readiness.identity.kv_capacity_tokens == readiness.log.kv_capacity_tokens
 
 
 @pytest.mark.parametrize(
@@ -207,7 +218,7 @@ def test_another_server_on_the_port_is_not_taken_for_ours(tmp_path: Path) -> Non
     port = free_port()
     (tmp_path / "other").mkdir()
     with start(tmp_path / "other", port, [[None, READY]]) as other:
-        assert wait(other, port) is not None
+        assert wait(other, port).time_to_ready_s is not None
         argv = [sys.executable, "-c", "import time; time.sleep(60)"]
         with (
             EngineProcess("stand-in", argv, {}, log_path=tmp_path / "engine.log") as process,
@@ -221,8 +232,8 @@ def test_another_server_on_the_port_is_not_taken_for_ours(tmp_path: Path) -> Non
 def test_a_server_that_is_not_ours_has_no_time_to_ready(tmp_path: Path) -> None:
     port = free_port()
     with start(tmp_path, port, [[None, READY]]) as process:
-        assert wait(process, port) is not None
-        assert wait(None, port) is None
+        assert wait(process, port).time_to_ready_s is not None
+        assert wait(None, port).time_to_ready_s is None
     with pytest.raises(NotReadyError, match=r"refused; check that the server runs at launch"):
         wait(None, port, timeout_s=0.3)
 
