@@ -156,13 +156,13 @@ def test_ready_is_the_first_real_answer_not_the_port_nor_health(tmp_path: Path) 
     with start(tmp_path, port, timeline) as process:
         readiness = wait(process, port)
         log = process.log_tail(1000)
-    took_s, start = readiness.time_to_ready_s, readiness.start
+    took_s, split = readiness.time_to_ready_s, readiness.start
     assert took_s is not None
-    assert start.up_s is not None
-    assert start.first_answer_s is not None
+    assert split.up_s is not None
+    assert split.first_answer_s is not None
     assert took_s >= 3.0
-    assert 2.0 <= start.up_s < took_s  # healthy a second before it answers
-    assert start.up_s + start.first_answer_s == pytest.approx(took_s)
+    assert 2.0 <= split.up_s < took_s  # healthy a second before it answers
+    assert split.up_s + split.first_answer_s == pytest.approx(took_s)
     assert log.count("ASKED /v1/chat/completions 200") == 1
     assert readiness.log.kv_capacity_tokens
     assert readiness.identity.kv_capacity_tokens == readiness.log.kv_capacity_tokens
