@@ -1,21 +1,24 @@
 """`engines list/install/remove`: the environments that engines run in."""
 
 import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import cast
+from typing import Any, cast
 
 import msgspec
 from omegaconf import OmegaConf
 from rich.console import Console
 from rich.table import Table
 
-from harness.config import EngineConf, RecipeConf
+from harness.config import EngineConf, LaunchMode, RecipeConf
 from harness.engine.environment import (
     Environment,
     ensure_environment,
     list_environments,
 )
 from harness.engine.environment import remove as remove_environments
+from harness.engine.facts import machine_facts
+from harness.engine.gpu_need import gpu_problem
 from harness.errors import ConfigError
 from harness.paths import conf_dir
 from harness.registry import adapter_entry, adapter_names
@@ -24,24 +27,31 @@ from harness.units import byte_size
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineRow:
-    """One engine as `engines list` shows it."""
+    """One engine as `engines list` shows it.
+
+    `image`: its container image. `missing`: what this machine lacks to run it from its
+    environment. `install_s`: what the newest environment took to make.
+    """
 
     name: str
     summary: str
     launch: tuple[str, ...]
     environments: tuple[str, ...]
     size_bytes: int | None
+    install_s: float | None
     can_install: bool
+    image: str | None
+    missing: str | None
 
 
-def _recipe(name: str) -> RecipeConf:
-    """The recipe in `conf/engine/NAME.yaml`, with the default model's wheel."""
+def _engine(name: str) -> EngineConf:
+    """The engine as `conf/engine/NAME.yaml` has it."""
     adapter_entry(name)  # ConfigError with the choices for an unknown one
     path = conf_dir() / "engine" / f"{name}.yaml"
     if not path.is_file():
-        return RecipeConf()
+        return EngineConf(name=name)
     merged = OmegaConf.merge(OmegaConf.structured(EngineConf), OmegaConf.load(path))
-    return cast("EngineConf", OmegaConf.to_object(merged)).recipe
+    return cast("EngineConf", OmegaConf.to_object(merged))
 
 
 def _with_default_model(recipe: RecipeConf) -> RecipeConf:
@@ -53,43 +63,57 @@ def _with_default_model(recipe: RecipeConf) -> RecipeConf:
 
 def print_engines(*, as_json: bool) -> int:
     """Every engine: what it is, how it can be launched, whether it is installed."""
-    found = list_environments()
-    rows = [_row(name, [item for item in found if item.name == name]) for name in adapter_names()]
+    found, gpus = list_environments(), machine_facts()["gpus"]
+    rows = [
+        _row(name, [item for item in found if item.name == name], gpus) for name in adapter_names()
+    ]
     if as_json:
         print(msgspec.json.encode(rows).decode())
         return 0
     table = Table()
-    for title in ("engine", "what it is", "launch", "environment"):
+    for title in ("engine", "what it is", "launch", "environment", "container image"):
         table.add_column(title)
     for row in rows:
-        table.add_row(row.name, row.summary, ", ".join(row.launch), _state(row))
+        launch = ", ".join(row.launch)
+        table.add_row(row.name, row.summary, launch, _state(row), row.image or "none official")
     Console().print(table)
     return 0
 
 
-def _row(name: str, environments: list[Environment]) -> EngineRow:
-    entry = adapter_entry(name)
+def _row(
+    name: str, environments: list[Environment], gpus: Sequence[Mapping[str, Any]]
+) -> EngineRow:
+    entry, engine = adapter_entry(name), _engine(name)
+    took = [item.install_s for item in environments if item.install_s is not None]
     return EngineRow(
         name=name,
         summary=entry.summary,
         launch=tuple(entry.launch),
         environments=tuple(str(item.folder) for item in environments),
         size_bytes=sum(item.size_bytes() for item in environments) if environments else None,
-        can_install=bool(_recipe(name).packages),
+        install_s=took[-1] if took else None,
+        can_install=bool(engine.recipe.packages),
+        image=engine.image.reference or None if engine.image else None,
+        missing=gpu_problem(engine, LaunchMode.PROCESS, gpus),
     )
 
 
 def _state(row: EngineRow) -> str:
     if row.environments:
-        return f"installed, {byte_size(row.size_bytes)}"
+        took = "" if row.install_s is None else f" in {row.install_s:.0f} s"
+        return f"installed{took}, {byte_size(row.size_bytes)}"
+    if row.missing:
+        return row.missing
     if row.can_install:
         return f"bakeoff engines install {row.name}"
+    if "process" in row.launch:
+        return "none: give a server program of your own, engine.program=PATH"
     return "none needed: the server runs already"
 
 
 def install(name: str) -> int:
     """Make the environment now; says where it is."""
-    recipe = _recipe(name)
+    recipe = _engine(name).recipe
     if not recipe.packages:
         raise ConfigError(
             f"engine={name}: has no environment of its own; start its server yourself and use "

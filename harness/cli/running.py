@@ -9,7 +9,9 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
+from harness.config import RunConf
 from harness.plan.estimate import Bounds, PlanEstimate, estimate
+from harness.run.preview import Start, preview
 from harness.sweep.hydra_app import run_hydra
 from harness.sweep.run_task import RunTask
 from harness.types import Outcome
@@ -78,22 +80,44 @@ def _print_sweep_verdict(task: RunTask) -> None:
 
 
 def show_plan(overrides: Sequence[str], *, as_json: bool) -> int:
-    """`bakeoff plan`: jobs, requests, minutes, disk and money; starts nothing."""
+    """`bakeoff plan`: jobs, time, disk, money, and how each engine is started; starts nothing."""
     task = RunTask(lambda text: print(text, file=sys.stderr), is_preview=True)
     code = run_hydra("bakeoff plan", overrides, task)
     if task.sweep is None:
         return code
     sweep = task.sweep
     expected = estimate(sweep.confs)
+    starts = _starts(sweep.confs)
     if as_json:
-        print(msgspec.json.encode(expected).decode())
+        content = {**msgspec.to_builtins(expected), "starts": msgspec.to_builtins(starts)}
+        print(msgspec.json.encode(content).decode())
         return code
     console = Console(markup=False, highlight=False)
     console.print(_plan_table(expected))
+    _print_starts(console, starts)
     stored = len(sweep.schedule.stored)
     if stored:
         console.print(f"{stored} runs are stored already and would not be measured again")
     return code
+
+
+def _starts(confs: Sequence[RunConf]) -> list[Start]:
+    """Every way in which an engine of the sweep is started, once; ports differ each time."""
+    alike = {_alike(conf): conf for conf in confs}
+    return [start for conf in alike.values() if (start := preview(conf)) is not None]
+
+
+def _alike(conf: RunConf) -> bytes:
+    return msgspec.json.encode((conf.engine, conf.model, conf.launch), order="deterministic")
+
+
+def _print_starts(console: Console, starts: Sequence[Start]) -> None:
+    for start in starts:
+        console.print(f"{start.engine} is started by (the port is a free one each time):")
+        for path, content in start.files.items():
+            console.print(f"  {path}: {content}", soft_wrap=True)
+        for command in start.commands:
+            console.print(f"  {command}", soft_wrap=True)
 
 
 def _plan_table(expected: PlanEstimate) -> Table:

@@ -58,7 +58,8 @@ def recipe_hash(recipe: RecipeConf) -> str:
     return hashlib.sha256(text).hexdigest()[:_HASH_DIGITS]
 
 
-def _folder(name: str, recipe: RecipeConf) -> Path:
+def expected_folder(name: str, recipe: RecipeConf) -> Path:
+    """Where the environment of this recipe lies, or will; ConfigError for no plain name."""
     if Path(name).name != name or name.startswith("."):
         raise ConfigError(f"engine={name}: must be a plain name, without slashes")
     return environments_dir() / f"{name}-{recipe_hash(recipe)}"
@@ -88,7 +89,7 @@ def _read(folder: Path) -> Environment | None:
 
 def installed(name: str, recipe: RecipeConf) -> Environment | None:
     """The engine's environment for this recipe, or None if it is not installed."""
-    return _read(_folder(name, recipe))
+    return _read(expected_folder(name, recipe))
 
 
 def list_environments() -> list[Environment]:
@@ -123,7 +124,7 @@ def ensure_environment(
             f"engine={name}: engine.recipe.packages is empty, there is nothing to install; "
             "start the server yourself and use launch=attach launch.base_url=http://HOST:PORT"
         )
-    folder = _folder(name, recipe)
+    folder = expected_folder(name, recipe)
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with _maker_lock(folder, progress):

@@ -7,7 +7,6 @@ from urllib.parse import urlsplit
 
 from harness.adapter import Adapter
 from harness.config import LaunchMode, ModelConf, RunConf
-from harness.engine.container import docker
 from harness.engine.ports import choose_port
 from harness.errors import ConfigError
 from harness.load.wire.secrets import read_key
@@ -55,7 +54,6 @@ def _check_program(conf: RunConf) -> None:
 
 
 def _check_image(conf: RunConf) -> None:
-    docker()
     if conf.engine.image is None or not conf.engine.image.reference:
         raise ConfigError(
             f"engine.image.reference: not given, and engine={conf.engine.name} has no official "

@@ -12,7 +12,9 @@ from harness.config import LaunchMode, RecipeConf, RunConf, Shape
 from harness.engine.container import ensure_image
 from harness.engine.environment import Environment, ensure_environment, installed
 from harness.engine.facts import hardware_label, machine_facts
+from harness.engine.gpu_need import gpu_problem
 from harness.engine.model_folder import identity_of
+from harness.errors import ConfigError
 from harness.load.wire.secrets import read_key
 from harness.plan.level_identity import plan_seed
 from harness.plan.plan import Plan, build_plan
@@ -48,6 +50,12 @@ def prepare(conf: RunConf, progress: Callable[[str], None]) -> Prepared:
     ConfigError or EnvironmentInstallError says what is wrong and what helps.
     """
     adapter = check(conf)
+    machine = machine_facts()
+    if problem := gpu_problem(conf.engine, conf.launch.mode, machine["gpus"]):
+        raise ConfigError(
+            f"engine={conf.engine.name}: {problem}; run it on a machine that has one, preview it "
+            "with bakeoff plan, or rehearse it with launch=emulate"
+        )
     environment = None
     if needs_environment(conf):
         environment = ensure_environment(conf.engine.name, job_recipe(conf), progress=progress)
@@ -56,7 +64,6 @@ def prepare(conf: RunConf, progress: Callable[[str], None]) -> Prepared:
     plan = build_plan(conf, tokenizer)
     check_disk(conf)
     weights = identity_of(model.path) if model.path else {}
-    machine = machine_facts()
     calibration = read_calibration(machine)
     facts = {
         "machine": {"label": hardware_label(machine), **machine},

@@ -1,0 +1,81 @@
+"""What would be started, as lines of a shell: nothing is installed, pulled or started for it."""
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.config import LaunchMode, ModelFormat, RunConf
+from harness.engine.converted import DEFAULT_DTYPE, converted_path
+from harness.engine.environment import expected_folder, installed
+from harness.engine.ports import choose_port
+from harness.registry import open_adapter
+from harness.run.models import own_path
+from harness.run.preflight import job_recipe, needs_environment
+from harness.run.serving import serving
+
+_ANY_GPUS = 1 << 16  # a preview is for machines that are elsewhere, too
+_FOLDER = Path("RUN_FOLDER/engine")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """How one engine of a sweep is started.
+
+    `commands`: those that prepare, then the server's; `files`: written before, by path.
+    """
+
+    engine: str
+    commands: tuple[str, ...]
+    files: Mapping[str, str]
+
+
+def preview(conf: RunConf) -> Start | None:
+    """How this job's server would be started; None for one that runs already.
+
+    A free port and the run's folder are chosen when it starts. ConfigError for a setting that the
+    engine cannot take.
+    """
+    if conf.launch.mode is LaunchMode.ATTACH:
+        return None
+    adapter = open_adapter(conf.engine, conf.model, conf.launch.mode)
+    python = None
+    if conf.launch.mode is LaunchMode.PROCESS and needs_environment(conf):
+        python = expected_folder(conf.engine.name, job_recipe(conf)) / "bin" / "python"
+    how = serving(
+        conf,
+        adapter,
+        port=choose_port(conf.launch.port),
+        python=python,
+        model_path=_model(conf, adapter.model_format),
+        folder=_FOLDER,
+        gpu_count=_ANY_GPUS,
+    )
+    steps = [_line(step.argv, step.env) for step in how.steps]
+    return Start(
+        engine=conf.engine.name,
+        commands=(*steps, _line(how.argv, how.env)),
+        files={str(path): content for path, content in how.files.items()},
+    )
+
+
+def _line(argv: tuple[str, ...], env: Mapping[str, str]) -> str:
+    """A shell's line; variables in front."""
+    return " ".join(
+        [*(f"{key}={shlex.quote(value)}" for key, value in env.items()), shlex.join(argv)]
+    )
+
+
+def _model(conf: RunConf, wanted: ModelFormat | None) -> Path | None:
+    """What the engine would load, as far as it can be known before anything is installed."""
+    source = None
+    if conf.model.path:
+        source = own_path(conf.model)
+    elif conf.model.package_file:
+        environment = installed(conf.engine.name, job_recipe(conf))
+        found = environment.site_packages / conf.model.package_file if environment else None
+        source = found or Path(Path(conf.model.package_file).name)
+    if source is None or wanted is not ModelFormat.HF or source.is_dir():
+        return source
+    dtype = conf.engine.dtype or DEFAULT_DTYPE
+    return converted_path(source, dtype) if source.is_file() else Path(f"{source.stem}-{dtype}")
