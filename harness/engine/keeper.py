@@ -173,10 +173,14 @@ class Keeper:
                 )
 
     def _wait_for_end(self, deadline_s: float, *, engine_only: bool) -> None:
+        is_watched = True
         while (left_s := deadline_s - time.monotonic()) > 0:
             self.reap()
             if not self.is_running and (engine_only or not descendants(os.getpid())):
                 return
+            if is_watched and os.getppid() != self._parent:  # killed while it waited for us
+                is_watched = False
+                deadline_s = min(deadline_s, time.monotonic() + float(self.spec["grace_s"]))
             self._woken(wait_s=min(left_s, 0.1))
 
 

@@ -7,7 +7,8 @@ SIGKILL so long after the first streamed request), FAKE_STATUS (answer to every 
 FAKE_EXIT (message to print before ending with 1 at once), FAKE_EXIT_NP (the same for this number
 of slots only, for want of memory), FAKE_REPLAY (a case file, *.sse or
 *.http.json: what every stream is answered), FAKE_BUSY_AFTER (streams of more than one token after
-this many take a minute).
+this many take a minute), FAKE_STOP_S (what it takes to end after SIGTERM),
+FAKE_PREFILL_S (what streams of more than one token wait for the first).
 """
 
 import argparse
@@ -127,6 +128,9 @@ class Server:
         token_s = setting("FAKE_TOKEN_S", 0.005)
         if count > 1 and self.streams > setting("FAKE_BUSY_AFTER", 1e9):
             token_s = 60.0 / count
+        if count > 1 and (prefill_s := setting("FAKE_PREFILL_S", 0)):
+            say("prefill")
+            await asyncio.sleep(prefill_s)
         await asyncio.sleep(setting("FAKE_TTFT_S", 0.02))
         for k in range(count):
             if k:
@@ -191,6 +195,15 @@ async def main() -> None:
     if args.np == setting("FAKE_EXIT_NP", 0):
         say("llama_init: failed to allocate 9 GiB")
         sys.exit(1)
+    say("starting")
+    if stop_s := setting("FAKE_STOP_S", 0):
+
+        def linger(*_: object) -> None:
+            say("stopping")
+            time.sleep(stop_s)
+            sys.exit(0)
+
+        signal.signal(signal.SIGTERM, linger)
     await asyncio.sleep(setting("FAKE_LISTEN_S", 0))
     server = await asyncio.start_server(Server(args).handle, "127.0.0.1", args.port)
     say(f"listening on http://127.0.0.1:{args.port}")

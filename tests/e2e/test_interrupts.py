@@ -123,7 +123,39 @@ def test_sigterm_acts_like_an_interrupt(
     assert list(tmp_path.rglob("*.part")) == []
 
 
-def test_kill_9_leaves_no_process_behind(
+def log_says(store: Path, word: str) -> bool:
+    return any(word in log.read_text() for log in store.rglob(".*.part/engine.log"))
+
+
+PHASES: dict[str, tuple[dict[str, str], Callable[[Path], bool]]] = {
+    "start": ({"FAKE_LISTEN_S": "60"}, lambda store: log_says(store, "starting")),
+    "prefill": ({"FAKE_PREFILL_S": "60"}, lambda store: log_says(store, "prefill")),
+    "stop": ({"FAKE_STOP_S": "60"}, lambda store: log_says(store, "stopping")),
+}
+
+
+@pytest.mark.parametrize("phase", PHASES)
+def test_kill_9_in_any_phase_leaves_no_process_behind(
+    bakeoff: CommandLine, fake: list[str], tmp_path: Path, phase: str
+) -> None:
+    settings, is_there = PHASES[phase]
+    env = {MARK: f"{phase}-{os.getpid()}", **settings}
+    limits = ["engine.stop_timeout_s=90", "engine.ready_timeout_s=90"]
+    process = bakeoff.start("run", *fake, *limits, "load.requests=4", "name=killed", env=env)
+    try:
+        until(lambda: is_there(tmp_path), 60)
+        before = marked(env[MARK])
+        process.kill()
+        killed_s = time.monotonic()
+        end(process)
+    finally:
+        process.kill()
+    assert any("fake_llama_server.py" in line for line in before.values()), before
+    until(lambda: not marked(env[MARK]), 10)
+    assert time.monotonic() - killed_s < 10
+
+
+def test_kill_9_while_tokens_come_leaves_no_process_behind(
     bakeoff: CommandLine, fake: list[str], tmp_path: Path
 ) -> None:
     mark = {MARK: f"killed-{os.getpid()}"}
