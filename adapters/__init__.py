@@ -35,6 +35,11 @@ ADAPTERS: Mapping[str, Entry] = MappingProxyType(
             summary="any server with the OpenAI completions or chat route",
             launch=("attach", "emulate"),
         ),
+        "sglang": Entry(
+            target="adapters.sglang:SglangAdapter",
+            summary="SGLang, started from its own environment or image",
+            launch=("process", "docker", "attach", "emulate"),
+        ),
         "tgi": Entry(
             target="adapters.tgi:TgiAdapter",
             summary="Text Generation Inference, native stream or chat route",

@@ -32,20 +32,28 @@ _SUMS: Mapping[str, tuple[str, ...]] = {
     "prompt_tokens_total": (
         "vllm:prompt_tokens_total",
         "sglang:prompt_tokens_total",
+        "sglang_prompt_tokens_total",
         "tgi_request_input_length_sum",
     ),
     "generation_tokens_total": (
         "vllm:generation_tokens_total",
         "sglang:generation_tokens_total",
+        "sglang_generation_tokens_total",
         "llamacpp:tokens_predicted_total",
         "tgi_request_generated_tokens_sum",
     ),
     "prefix_cached_tokens_total": (
         "vllm:prefix_cache_hits_total",
         "vllm:gpu_prefix_cache_hits_total",
+        "sglang:cached_tokens_total",
+        "sglang_cached_tokens_total",
         "llamacpp:prompt_tokens_cached_total",
     ),
-    "preemptions_total": ("vllm:num_preemptions_total",),
+    "preemptions_total": (
+        "vllm:num_preemptions_total",
+        "sglang:num_retracted_requests_total",
+        "sglang_num_retracted_requests_total",
+    ),
     "draft_tokens_total": (
         "vllm:spec_decode_num_draft_tokens_total",
         "llamacpp:spec_decode_num_draft_tokens_total",

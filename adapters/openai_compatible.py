@@ -116,7 +116,7 @@ class OpenAICompatible:
         return {"temperature": request.temperature, "top_p": 1.0, "seed": request.seed}
 
     def _lora(self, request: Request) -> dict[str, Any]:
-        """The fields that choose a request's LoRA adapter: vLLM and SGLang serve it by name."""
+        """The fields that choose a request's LoRA adapter: vLLM serves it by name."""
         return {"model": request.lora} if request.lora else {}
 
     def _extras(self) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from harness.emulate.wires.openai_answer import Named, StreamedAnswer, WholeAnsw
 from harness.emulate.wires.openai_order import Order, RefusedError, read_order
 from harness.emulate.wires.prompt import block_keys, count_tokens, natural_length
 from harness.emulate.wires.vllm_metrics import CONTENT_TYPE, metrics_text
-from harness.emulate.wires.wire import Ask, EngineState
+from harness.emulate.wires.wire import Answer, Ask, EngineState
 
 DEFAULT_NAME = "emulated"
 _GENERATE = {COMPLETIONS_PATH: False, CHAT_PATH: True}
@@ -86,24 +86,17 @@ class OpenAiWire:
 
     def _ask(self, body: bytes, number: int, *, is_chat: bool) -> Ask:
         order = read_order(body, is_chat=is_chat)
-        if self._names and order.model and order.model not in self._names:
-            message = f"The model `{order.model}` does not exist."
-            raise RefusedError(message, "model", status=404)
+        self._check_model(order.model)
         prompt_tokens = count_tokens(order.prompt)
         output_tokens, reason = self._length(order, prompt_tokens, number)
         named = Named(
-            id=f"{'chatcmpl' if is_chat else 'cmpl'}-{number:016x}",
+            id=self._id(number, is_chat=is_chat),
             model=order.model or self._served,
             created=self._created,
             prompt_tokens=prompt_tokens,
             finish_reason=reason,
             is_chat=is_chat,
             has_cache=bool(self._conf.prefix_cache),
-        )
-        answer = (
-            StreamedAnswer(named, output_tokens, has_usage=order.has_usage)
-            if order.is_stream
-            else WholeAnswer(named)
         )
         keys = (
             block_keys(order.prompt, self._conf.block_tokens, order.model)
@@ -114,9 +107,22 @@ class OpenAiWire:
             prompt_tokens=prompt_tokens,
             output_tokens=output_tokens,
             finish_reason=reason,
-            answer=answer,
+            answer=self._answer(named, order, output_tokens),
             block_keys=keys,
         )
+
+    def _check_model(self, name: str) -> None:
+        """Refuse a model that is not served."""
+        if self._names and name and name not in self._names:
+            raise RefusedError(f"The model `{name}` does not exist.", "model", status=404)
+
+    def _id(self, number: int, *, is_chat: bool) -> str:
+        return f"{'chatcmpl' if is_chat else 'cmpl'}-{number:016x}"
+
+    def _answer(self, named: Named, order: Order, output_tokens: int) -> Answer:
+        if order.is_stream:
+            return StreamedAnswer(named, output_tokens, has_usage=order.has_usage)
+        return WholeAnswer(named)
 
     def _length(self, order: Order, prompt_tokens: int, number: int) -> tuple[int, str]:
         """Tokens of the answer, and why it ends."""
