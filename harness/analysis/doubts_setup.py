@@ -25,6 +25,7 @@ def setup_doubts(info: RunInfo, frame: "pd.DataFrame") -> Iterator[Doubt]:
     yield from _kind_of_run(info)
     yield from _shared_cpu(info)
     yield from _guessed_lengths(info)
+    yield from _determinism(info)
     if len(ok):
         yield from _lengths(ok, info)
         yield from _cache(ok, info)
@@ -54,6 +55,22 @@ def _kind_of_run(info: RunInfo) -> Iterator[Doubt]:
             advice="repeat with warmup.mode=steady before deciding on small differences",
             severity=Severity.NOTE,
         )
+
+
+def _determinism(info: RunInfo) -> Iterator[Doubt]:
+    found = info.determinism
+    if found is None or found.together <= 1:
+        return
+    yield Doubt(
+        code="output_not_deterministic",
+        what=(
+            f"one request had {found.together} different texts: {found.alone} of "
+            f"{found.requests} sent alone, {found.crowd} of {found.requests} sent at once"
+        ),
+        advice="compare speed, not texts; a quality check needs several answers to a question, "
+        "or the engine's batch-invariant mode",
+        severity=Severity.NOTE,
+    )
 
 
 def _shared_cpu(info: RunInfo) -> Iterator[Doubt]:

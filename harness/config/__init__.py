@@ -16,7 +16,7 @@ from harness.config.engine import (
 )
 from harness.config.launch import LaunchConf, LaunchMode
 from harness.config.level import LevelConf, Shape, TimeUnit, TraceConf, TraceFormat
-from harness.config.limits import HardwareConf, PriceConf, SloConf, ValidityConf
+from harness.config.limits import HardwareConf, PriceConf, ProbeConf, SloConf, ValidityConf
 from harness.config.load import LoadConf, SearchConf, WarmupConf, WarmupMode
 from harness.config.model import ModelConf, ModelFormat
 from harness.config.run import RawMode, RunConf
@@ -38,6 +38,7 @@ __all__ = [
     "ModelConf",
     "ModelFormat",
     "PriceConf",
+    "ProbeConf",
     "RawMode",
     "RecipeConf",
     "Route",

@@ -60,6 +60,22 @@ class HardwareConf:
 
 
 @dataclass
+class ProbeConf:
+    """What is asked of the engine before the load, beside the warm-up.
+
+    `determinism_requests`: one request is sent so often alone and so often at once, to see how
+    many different texts come; 0: it is not asked.
+    """
+
+    determinism_requests: int = 0
+
+    def __post_init__(self) -> None:
+        count = self.determinism_requests
+        allowed = "0, or at least 2: one answer alone shows nothing"
+        require(count == 0 or count > 1, "probe.determinism_requests", count, allowed)
+
+
+@dataclass
 class ValidityConf:
     """When a run is refused as evidence (exit code 3)."""
 

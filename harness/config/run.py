@@ -7,7 +7,7 @@ from harness.config.checks import Word, require
 from harness.config.engine import EngineConf
 from harness.config.launch import LaunchConf, LaunchMode
 from harness.config.level import Shape
-from harness.config.limits import HardwareConf, SloConf, ValidityConf
+from harness.config.limits import HardwareConf, ProbeConf, SloConf, ValidityConf
 from harness.config.load import LoadConf, WarmupConf
 from harness.config.model import ModelConf
 from harness.config.scenario import Lengths, ScenarioConf
@@ -40,6 +40,7 @@ class RunConf:
     hardware: HardwareConf = field(default_factory=HardwareConf)
     launch: LaunchConf = field(default_factory=LaunchConf)
     warmup: WarmupConf = field(default_factory=WarmupConf)
+    probe: ProbeConf = field(default_factory=ProbeConf)
     validity: ValidityConf = field(default_factory=ValidityConf)
     repeats: int = 1
     block: int = 0

@@ -96,6 +96,11 @@ def ensure_image(reference: str, progress: Callable[[str], None]) -> Mapping[str
     return found
 
 
+def has_image(reference: str) -> bool:
+    """Whether docker is there and has the image."""
+    return shutil.which("docker") is not None and _inspect(reference) is not None
+
+
 def _inspect(reference: str) -> Mapping[str, str] | None:
     ended = _run("image", "inspect", "--format", "{{json .}}", reference, timeout_s=_ASK_TIMEOUT_S)
     if ended.returncode:

@@ -17,14 +17,18 @@ from harness.engine.process import EngineProcess
 from harness.engine.ready import wait_ready
 from harness.errors import BakeoffError, InterruptedRunError, StoreWriteError
 from harness.load.driver import LoadProcess
+from harness.plan.warmup import warmup_requests
+from harness.run.determinism import ask_again_and_again
 from harness.run.identity import run_id
 from harness.run.interrupt import held_back
+from harness.run.load_calls import warmup_size
 from harness.run.outcome import JobResult, Measured, store_job
 from harness.run.playing import Playing
 from harness.run.preflight import Prepared
 from harness.run.raw import settle_raw
 from harness.run.serving import serving, started
 from harness.store import new_run_folder, write_plan
+from harness.types import Determinism
 
 _LOCK_WAIT_S = 600.0
 
@@ -72,6 +76,7 @@ def _start_and_play(
         measured.readiness = wait_ready(
             process, prepared.adapter, endpoint, timeout_s=conf.engine.ready_timeout_s
         )
+        measured.determinism = _determinism(prepared, endpoint, progress)
         playing = Playing(
             prepared=prepared,
             endpoint=endpoint,
@@ -81,6 +86,19 @@ def _start_and_play(
             progress=progress,
         )
         playing.play(measured)
+
+
+def _determinism(
+    prepared: Prepared, endpoint: Endpoint, progress: Callable[[str], None]
+) -> Determinism | None:
+    """How many texts one request of the plan's kind has, where that is to be asked."""
+    conf, count = prepared.conf, prepared.conf.probe.determinism_requests
+    if not count:
+        return None
+    progress(f"  one request {count} times alone and {count} times at once")
+    own = warmup_size(conf)[1] + 1  # the one after those that warm up
+    *_, request = warmup_requests(conf, prepared.tokenizer, own, first_index=prepared.plan.count)
+    return ask_again_and_again(prepared.adapter, endpoint, request, count)
 
 
 @contextmanager

@@ -22,6 +22,7 @@ from harness.run.identity import plain_config, run_id
 from harness.run.preflight import Prepared
 from harness.store import SCHEMA_VERSION, StoredRun, finish_run, write_tables
 from harness.types import (
+    Determinism,
     Doubt,
     EngineIdentity,
     EngineSample,
@@ -57,6 +58,7 @@ class Measured:
     engine: list[EngineSample] | None = None
     host: list[HostSample] | None = None
     search: SearchResult | None = None
+    determinism: Determinism | None = None
     failure: BakeoffError | None = None
 
 
@@ -123,6 +125,7 @@ def _info(prepared: Prepared, measured: Measured, started_at: str) -> RunInfo:
         time_to_ready_s=ready.time_to_ready_s if ready else None,
         start=_start(prepared, ready),
         log=ready.log if ready else LogFacts(),
+        determinism=measured.determinism,
         search=measured.search,
     )
 

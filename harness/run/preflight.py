@@ -9,7 +9,7 @@ from typing import Any
 from harness.adapter import Adapter
 from harness.calibrate.stored import read_calibration, to_facts
 from harness.config import LaunchMode, RecipeConf, RunConf, Shape
-from harness.engine.container import ensure_image
+from harness.engine.container import ensure_image, has_image
 from harness.engine.environment import Environment, ensure_environment, installed
 from harness.engine.facts import hardware_label, machine_facts
 from harness.engine.gpu_need import gpu_problem
@@ -127,5 +127,10 @@ def needs_environment(conf: RunConf) -> bool:
 
 
 def can_prepare(conf: RunConf) -> bool:
-    """Whether `prepare` would install nothing."""
+    """Whether `prepare` would install and pull nothing, and find the GPU that it needs."""
+    if gpu_problem(conf.engine, conf.launch.mode, machine_facts()["gpus"]):
+        return False
+    image = conf.engine.image if conf.launch.mode is LaunchMode.DOCKER else None
+    if image is not None and not has_image(image.reference):
+        return False
     return not needs_environment(conf) or installed(conf.engine.name, job_recipe(conf)) is not None

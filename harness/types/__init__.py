@@ -7,6 +7,7 @@ This module imports nothing of ours.
 
 from harness.types.engines import (
     Capabilities,
+    Determinism,
     Diagnosis,
     EngineIdentity,
     EngineSample,
@@ -52,6 +53,7 @@ __all__ = [
     "ChunkKind",
     "ClientFacts",
     "Clock",
+    "Determinism",
     "Diagnosis",
     "Doubt",
     "EngineIdentity",

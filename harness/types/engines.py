@@ -86,6 +86,21 @@ class Capabilities:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Determinism:
+    """How many different texts one request had: `alone`, in a `crowd` of itself, `together`.
+
+    `requests`: how often it was sent each way. `failed`: answers of both that were none.
+    """
+
+    requests: int
+    output_tokens: int
+    alone: int
+    crowd: int
+    together: int
+    failed: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StartTimes:
     """What it took until the engine answered; each a value or None where it did not happen.
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from harness.types.engines import Capabilities, EngineIdentity, LogFacts, StartTimes
+from harness.types.engines import Capabilities, Determinism, EngineIdentity, LogFacts, StartTimes
 from harness.types.verdicts import Doubt
 
 
@@ -138,6 +138,7 @@ class RunInfo:
     time_to_ready_s: float | None = None
     start: StartTimes = field(default_factory=StartTimes)
     log: LogFacts = field(default_factory=LogFacts)
+    determinism: Determinism | None = None
     search: SearchResult | None = None
     diagnosis: str | None = None
     ended_at: str | None = None

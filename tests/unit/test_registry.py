@@ -58,7 +58,7 @@ def test_an_installed_package_adds_an_engine(monkeypatch: pytest.MonkeyPatch) ->
     installed(monkeypatch, ("zeta", "adapters.openai:OpenAIAdapter"))
     assert adapter_names() == tuple(sorted({*ADAPTERS, "zeta"}))
     assert adapter_class("zeta").__name__ == "OpenAIAdapter"
-    assert adapter_entry("zeta").launch == ("process", "attach", "emulate")
+    assert adapter_entry("zeta").launch == ("process", "docker", "attach", "emulate")
 
 
 def test_an_installed_package_may_not_take_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
