@@ -65,7 +65,10 @@ def origin_sha256(info: RunInfo) -> str | None:
 
 
 def weights(info: RunInfo) -> str | None:
-    """In what form the weights are, and what the engine was told to make of their numbers."""
+    """In what form the weights are, and what the engine was told to make of their numbers.
+
+    Told to take them as they are, it was told nothing.
+    """
     form = fact(info, "model.format")
     if form is None and str(fact(info, "model.file") or "").endswith(".gguf"):
         form = "GGUF"  # older runs do not say it
@@ -73,6 +76,7 @@ def weights(info: RunInfo) -> str | None:
         f"{key}={value}"
         for key in ("dtype", "quantization", "kv_dtype")
         if (value := setting(info, f"engine.{key}")) is not None
+        and not (key == "dtype" and str(form).endswith(f" {value}"))
     ]
     return ", ".join([str(form), *told]) if form is not None else ", ".join(told) or None
 

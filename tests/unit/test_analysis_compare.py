@@ -163,6 +163,8 @@ def test_one_model_in_two_forms_is_the_same_model_with_other_weights() -> None:
     assert difference.text == "weights: GGUF against safetensors float32"
     assert must_match(run_mismatches(file, old)) == ()
     assert must_match(run_mismatches(folder, twin)) == ()
+    told = make_config("b", engine={"dtype": "float32"})
+    assert must_match(run_mismatches(twin, make_info("b", facts=made, config=told))) == ()
 
 
 def test_like_runs_have_nothing_that_forbids() -> None:
