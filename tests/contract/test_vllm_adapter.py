@@ -1,0 +1,536 @@
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from adapters.vllm import VllmAdapter, VllmCpuAdapter
+from harness.adapter import ServeContext, ServeSpec
+from harness.config import EngineConf, ImageConf, LaunchMode, ModelConf, Route, SpeculationConf
+from harness.config.engine import SETTINGS
+from harness.errors import ConfigError
+from harness.testing import AdapterSuite, read_http
+from harness.types import EngineIdentity, EngineSample, LogFacts, Provenance, Request
+
+DATA = Path(__file__).parent.parent / "data"
+MODEL = ModelConf(name="m", served_name="tiny")
+FOLDER = DATA / "wire"  # any folder that exists
+CTX = ServeContext(port=8190, python=Path("/env/bin/python"), model_path=FOLDER, threads=3)
+REQUEST = Request(index=0, prompt="hello", input_tokens=1, max_output_tokens=8, seed=7)
+
+
+def engine(**settings: Any) -> EngineConf:
+    return EngineConf(name=settings.pop("name", "vllm"), **settings)
+
+
+VLLM = VllmAdapter(engine(), MODEL)
+
+
+def cpu(**settings: Any) -> EngineConf:
+    return engine(name="vllm_cpu", **settings)
+
+
+def spec_of(conf: EngineConf, ctx: ServeContext = CTX, model: ModelConf = MODEL) -> ServeSpec:
+    kind = VllmCpuAdapter if conf.name == "vllm_cpu" else VllmAdapter
+    return kind(conf, model).serve(conf, model, ctx)
+
+
+def body_of(name: str) -> bytes:
+    return b"".join(read_http((DATA / "wire" / f"vllm-0.32.0-{name}.http").read_bytes())[1])
+
+
+class TestVllmCompletions(AdapterSuite):
+    adapter = VLLM
+    body = body_of("completions-stream-usage")
+    output_tokens, prompt_tokens, token_chunks = 4, 10, 4
+    text, finish_reason = "ctions isctions is", "length"
+
+
+class TestVllmChat(AdapterSuite):
+    adapter = VllmAdapter(engine(route=Route.CHAT), MODEL)
+    body = body_of("chat-stream-usage")
+    output_tokens, prompt_tokens, token_chunks = 4, 13, 4
+    text, finish_reason = " these\n these\n", "length"
+
+
+class TestVllmCpu(AdapterSuite):
+    adapter = VllmCpuAdapter(cpu(), MODEL)
+    body = body_of("completions-stream-ids-continuous")
+    output_tokens, prompt_tokens, token_chunks = 3, 3, 3
+    text, finish_reason = " adapter$ adapter", "length"
+
+
+ALWAYS = [
+    *("--generation-config", "vllm", "--enable-prompt-tokens-details"),
+    "--disable-uvicorn-access-log",
+]
+
+
+def test_what_is_not_set_is_said_all_the_same() -> None:
+    spec = spec_of(engine())
+    assert list(spec.argv) == [
+        *("/env/bin/python", "-m", "vllm.entrypoints.openai.api_server", "--model", str(FOLDER)),
+        *("--host", "127.0.0.1", "--port", "8190", "--served-model-name", "tiny", *ALWAYS),
+        *("--no-enable-prefix-caching", "--tensor-parallel-size", "1"),
+        *("--pipeline-parallel-size", "1"),
+    ]
+    assert spec.env == {"VLLM_NO_USAGE_STATS": "1", "HF_HUB_OFFLINE": "1"}
+    assert spec.base_url == "http://127.0.0.1:8190"
+
+
+def test_neutral_settings_become_flags_and_variables() -> None:
+    conf = engine(
+        dtype="half",
+        quantization="awq",
+        kv_dtype="fp8",
+        max_model_len=4096,
+        max_running=64,
+        tokens_per_step=8192,
+        memory_fraction=0.5,
+        prefix_cache=True,
+        chunked_prefill=False,
+        cuda_graphs=False,
+        tp=2,
+        gpus=[1, 3],
+        threads=4,
+        lora={"a": str(FOLDER), "b": str(DATA)},
+        speculation=SpeculationConf(method="ngram", tokens=5),
+    )
+    spec = spec_of(conf)
+    words = list(spec.argv)
+    assert words[words.index("--disable-uvicorn-access-log") + 1 :] == [
+        *("--dtype", "half", "--quantization", "awq", "--kv-cache-dtype", "fp8"),
+        *("--max-model-len", "4096", "--max-num-seqs", "64", "--max-num-batched-tokens", "8192"),
+        *("--gpu-memory-utilization", "0.5", "--enable-prefix-caching"),
+        *("--no-enable-chunked-prefill", "--enforce-eager"),
+        *("--speculative-config", '{"method":"ngram","num_speculative_tokens":5}'),
+        *("--enable-lora", "--max-loras", "2", "--lora-modules", f"a={FOLDER}", f"b={DATA}"),
+        *("--tensor-parallel-size", "2", "--pipeline-parallel-size", "1"),
+    ]
+    assert spec.env["CUDA_VISIBLE_DEVICES"] == "1,3"
+    assert spec.env["OMP_NUM_THREADS"] == "4"
+    assert spec.mounts == (FOLDER, DATA)
+
+
+def test_the_cpu_build_has_its_own_words() -> None:
+    spec = spec_of(cpu())
+    assert list(spec.argv)[3:5] == ["--model", str(FOLDER)]
+    assert list(spec.argv)[-3:] == ["--dtype", "float32", "--no-enable-prefix-caching"]
+    assert spec.env == {
+        "VLLM_NO_USAGE_STATS": "1",
+        "HF_HUB_OFFLINE": "1",
+        "OMP_NUM_THREADS": "3",
+        "VLLM_CPU_KVCACHE_SPACE": "1",
+        "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+    }
+    own = {"VLLM_CPU_KVCACHE_SPACE": "4"}
+    spec = spec_of(cpu(dtype="bfloat16", threads=2, cuda_graphs=False, env=own))
+    assert spec.argv.count("--dtype") == 1
+    assert "bfloat16" in spec.argv
+    assert "--enforce-eager" in spec.argv
+    assert (spec.env["OMP_NUM_THREADS"], spec.env["VLLM_CPU_KVCACHE_SPACE"]) == ("2", "4")
+
+
+def test_the_kv_cache_in_tokens_is_said_in_blocks() -> None:
+    argv = spec_of(engine(kv_tokens=8192)).argv
+    at = argv.index("--block-size")
+    assert argv[at : at + 4] == ("--block-size", "16", "--num-gpu-blocks-override", "512")
+
+
+@pytest.mark.parametrize(
+    ("speculation", "said"),
+    [
+        (
+            SpeculationConf(method="draft", model="org/small", tokens=3),
+            {"method": "draft_model", "model": "org/small", "num_speculative_tokens": 3},
+        ),
+        (SpeculationConf(method="eagle3", model="/e"), {"method": "eagle3", "model": "/e"}),
+    ],
+)
+def test_speculation_is_one_json(speculation: SpeculationConf, said: dict[str, Any]) -> None:
+    argv = spec_of(engine(speculation=speculation)).argv
+    assert json.loads(argv[argv.index("--speculative-config") + 1]) == said
+
+
+def test_the_hub_is_left_open_only_where_it_is_needed() -> None:
+    named = ModelConf(name="m", repo="org/m")
+    by_name = ServeContext(port=1, python=CTX.python)
+    spec = spec_of(engine(), by_name, named)
+    assert spec.argv[4] == "org/m"
+    assert "HF_HUB_OFFLINE" not in spec.env
+    draft = SpeculationConf(method="draft", model="org/small", tokens=3)
+    assert "HF_HUB_OFFLINE" not in spec_of(engine(speculation=draft)).env
+    with pytest.raises(ConfigError, match=r"model\.path: not given"):
+        spec_of(engine(), by_name)
+
+
+def test_a_vllm_command_and_the_image_want_the_model_in_its_place() -> None:
+    program = spec_of(engine(program="/opt/vllm"), ServeContext(port=1, model_path=FOLDER)).argv
+    assert program[:3] == ("/opt/vllm", "serve", str(FOLDER))
+    docker = ServeContext(port=1, host="0.0.0.0", mode=LaunchMode.DOCKER, model_path=FOLDER)
+    spec = spec_of(engine(image=ImageConf(reference="vllm/vllm-openai:v0.33.0")), docker)
+    assert spec.argv[:3] == (str(FOLDER), "--host", "0.0.0.0")
+    assert spec.base_url == "http://127.0.0.1:1"
+    assert program[3:] == ("--host", "127.0.0.1", *spec.argv[3:])
+
+
+def test_raw_arguments_come_last() -> None:
+    argv = spec_of(engine(args={"max_lora_rank": None, "stream_interval": 4, "-O": 2})).argv
+    assert argv[-4:] == ("--stream-interval", "4", "-O", "2")
+
+
+REFUSED = [
+    (engine(kv_tokens=100), r"engine.kv_tokens=100: engine=vllm has blocks of 16 tokens"),
+    (
+        engine(speculation=SpeculationConf(method="ngram")),
+        r"engine.speculation=ngram: engine=vllm needs engine.speculation.tokens=N",
+    ),
+    (
+        engine(speculation=SpeculationConf(method="draft", tokens=3)),
+        r"engine.speculation=draft: engine=vllm needs engine.speculation.model=FOLDER",
+    ),
+    (engine(args={"max-num-seqs": 8}), r"engine.args.max-num-seqs=8: .* use engine.max_running"),
+    (engine(args={"-tp": 2}), r"engine.args.-tp=2: is set by bakeoff; use engine.tp"),
+    (engine(args={"port": 1}), r"engine.args.port=1: is set by bakeoff; use launch.port"),
+    (engine(args={"disable_log_stats": True}), r"disable_log_stats=True: .* the engine as it is"),
+    (engine(kv_tokens=16, args={"block_size": 32}), r"block_size=32: .* use engine.kv_tokens"),
+    (cpu(kv_tokens=16), r"engine.kv_tokens=16: engine=vllm_cpu .*env.VLLM_CPU_KVCACHE_SPACE"),
+    (cpu(memory_fraction=0.5), r"engine.memory_fraction=0.5: .*VLLM_CPU_KVCACHE_SPACE"),
+    (cpu(gpus=[0]), r"engine.gpus=\[0\]: engine=vllm_cpu runs on the CPU"),
+    (cpu(tp=2), r"engine.tp=2: engine=vllm_cpu is started as one process"),
+    (cpu(cuda_graphs=True), r"engine.cuda_graphs=True: engine=vllm_cpu has no CUDA graphs"),
+]
+
+
+@pytest.mark.parametrize(("conf", "message"), REFUSED, ids=lambda one: str(one)[:40])
+def test_what_the_engine_cannot_take_is_refused(conf: EngineConf, message: str) -> None:
+    kind = VllmCpuAdapter if conf.name == "vllm_cpu" else VllmAdapter
+    with pytest.raises(ConfigError, match=message):
+        kind(conf, MODEL)
+
+
+def test_a_block_size_of_ones_own_is_let_through_alone() -> None:
+    assert spec_of(engine(args={"block_size": 32})).argv[-2:] == ("--block-size", "32")
+
+
+def test_a_missing_environment_says_what_to_do() -> None:
+    with pytest.raises(ConfigError, match="bakeoff engines install vllm_cpu"):
+        spec_of(cpu(), ServeContext(port=1, model_path=FOLDER))
+
+
+def test_every_neutral_setting_has_a_row() -> None:
+    for adapter in (VllmAdapter, VllmCpuAdapter):
+        assert set(adapter.settings) == set(SETTINGS)
+
+
+def test_a_completion_request_names_its_length_and_its_sampling() -> None:
+    call = VLLM.encode(REQUEST)
+    assert (call.method, call.path) == ("POST", "/v1/completions")
+    assert json.loads(call.body) == {
+        "model": "tiny",
+        "prompt": "hello",
+        "max_tokens": 8,
+        "min_tokens": 8,
+        "stream": True,
+        "stream_options": {"include_usage": True},
+        "ignore_eos": True,
+        "temperature": 0.0,
+        "repetition_penalty": 1.0,
+    }
+
+
+def test_a_sampled_chat_request_of_a_lora_adapter() -> None:
+    adapter = VllmAdapter(engine(route=Route.CHAT), MODEL)
+    request = Request(
+        index=0,
+        prompt="hi",
+        input_tokens=1,
+        max_output_tokens=8,
+        seed=7,
+        temperature=0.5,
+        lora="french",
+    )
+    call = adapter.encode(request)
+    assert call.path == "/v1/chat/completions"
+    assert json.loads(call.body) == {
+        "model": "french",
+        "messages": [{"role": "user", "content": "hi"}],
+        "max_tokens": 8,
+        "min_tokens": 8,
+        "ignore_eos": True,
+        "stream": True,
+        "seed": 7,
+        "stream_options": {"include_usage": True},
+        "temperature": 0.5,
+        "top_p": 1.0,
+        "top_k": 0,
+        "min_p": 0.0,
+        "repetition_penalty": 1.0,
+    }
+
+
+def test_the_probes() -> None:
+    tokenize = json.loads(VLLM.probes["tokenize"].body)
+    assert tokenize["add_special_tokens"] is False
+    assert {name: call.path for name, call in VLLM.probes.items()} == {
+        "health": "/health",
+        "metrics": "/metrics",
+        "version": "/version",
+        "models": "/v1/models",
+        "tokenize": "/tokenize",
+    }
+
+
+def identity_of(metrics: bytes) -> EngineIdentity:
+    bodies = {"version": body_of("version"), "models": body_of("models"), "metrics": metrics}
+    return VLLM.identity(bodies)
+
+
+def test_the_capture_gives_the_identity_and_a_sample() -> None:
+    metrics = body_of("metrics")
+    assert identity_of(metrics) == EngineIdentity(
+        version="0.32.0", model="tiny", max_model_len_tokens=1024, kv_capacity_tokens=262144
+    )
+    sample = VLLM.engine_sample({"metrics": metrics})
+    assert sample == EngineSample(
+        running=0.0,
+        waiting=0.0,
+        kv_usage_ratio=0.0,
+        kv_provenance=Provenance.MEASURED,
+        prefix_cached_tokens_total=0.0,
+        prompt_tokens_total=49.0,
+        generation_tokens_total=20.0,
+        preemptions_total=0.0,
+    )
+
+
+def test_the_capacity_of_older_versions_and_of_several_engines() -> None:
+    old = b'vllm:cache_config_info{block_size="16",num_gpu_blocks="100"} 1.0\n'
+    assert identity_of(old).kv_capacity_tokens == 1600
+    label = b'vllm:cache_config_info{engine="%d",kv_cache_size_tokens="%b"} 1.0\n'
+    assert identity_of(label % (0, b"500") + label % (1, b"700")).kv_capacity_tokens == 1200
+    assert identity_of(label % (0, b"500") + label % (1, b"None")).kv_capacity_tokens is None
+    assert identity_of(b"").kv_capacity_tokens is None
+
+
+CASES = json.loads((DATA / "cases" / "expected.json").read_text())
+
+
+def sample_of(case: str) -> EngineSample:
+    return VLLM.engine_sample({"metrics": (DATA / "cases" / case).read_bytes()})
+
+
+@pytest.mark.parametrize("file", ["C30.prom", "C30.old.prom"])
+def test_c30_old_and_new_names_give_the_same(file: str) -> None:
+    sample = sample_of(file)
+    assert sample.kv_usage_ratio == CASES["C30"]["expect"]["kv_cache_usage"]
+    assert (sample.running, sample.generation_tokens_total) == (None, None)
+
+
+def test_c31_engines_are_summed_and_their_ratio_is_not() -> None:
+    sample, wanted = sample_of("C31.prom"), CASES["C31"]["expect"]
+    assert (sample.running, sample.waiting) == (wanted["running"], wanted["waiting"])
+    assert sample.generation_tokens_total == wanted["generation_tokens"]
+    assert sample.kv_usage_ratio == wanted["kv_mean"]
+
+
+def test_c33_the_time_of_creation_is_no_count() -> None:
+    sample, wanted = sample_of("C33.prom"), CASES["C33"]["expect"]
+    assert sample.draft_tokens_total == wanted["draft_tokens"]
+    assert sample.accepted_tokens_total == wanted["accepted"]
+
+
+FACTS = """\
+(APIServer pid=7) INFO 11-30 09:02:40 [api_utils.py:299] vLLM server version 0.32.0
+(EngineCore pid=37) INFO 11-30 09:02:44 [default_loader.py:391] Loading weights took 0.41 seconds
+(EngineCore pid=37) INFO 11-30 09:02:45 [gpu_model_runner.py:4] Model loading took 1.5 GiB memory \
+and 12.250000 seconds
+(EngineCore pid=37) INFO 11-30 09:02:46 [gpu_worker.py:645] Available KV cache memory: 5.05 GiB
+(EngineCore pid=37) INFO 11-30 09:02:47 [kv_cache_utils.py:2395] GPU KV cache size: 87,296 tokens, \
+Maximum concurrency for 4,096 tokens per request: 21.31x
+(EngineCore pid=37) INFO 11-30 09:02:49 [core.py:355] init engine (profile, create kv cache, \
+warmup model) took 87.24 s (compilation: 34.75 s)
+"""
+CPU_FACTS = """\
+INFO [default_loader.py:391] Loading weights took 0.41 seconds
+(Worker pid=80) INFO 11-30 06:35:12 [cpu_worker.py:271] Explicitly set (1.0/15.84) GiB for KV \
+cache on node 0.
+CPU KV cache size: 262144 tokens
+init engine (profile, create kv cache, warmup model) took 2.67 seconds
+"""
+
+
+def test_the_log_of_a_start_gives_its_facts() -> None:
+    assert VLLM.log_facts(FACTS) == LogFacts(
+        load_s=12.25,
+        compile_s=87.24,
+        weights_bytes=1_610_612_736,
+        kv_bytes=round(5.05 * 2**30),
+        kv_capacity_tokens=87_296,
+    )
+    assert VLLM.log_facts(CPU_FACTS) == LogFacts(
+        load_s=0.41, compile_s=2.67, kv_bytes=2**30, kv_capacity_tokens=262_144
+    )
+    older = "Model loading took 2.2 GiB and 3.5 seconds\nModel loading took 2.4 GiB and 3.1 seconds"
+    assert VLLM.log_facts(older).load_s == 3.5
+    assert VLLM.log_facts(older).weights_bytes == round(2.4 * 2**30)
+    assert VLLM.log_facts("nothing of it\nKV cache size: x tokens") == LogFacts()
+
+
+HEALTHY = (
+    (
+        "WARNING 11-30 09:02:39 [interface.py:222] Failed to import from vllm._C: "
+        "ModuleNotFoundError(\"No module named 'vllm._C'\")"
+    ),
+    "(APIServer pid=7) INFO 11-30 09:02:40 [utils.py:233] non-default args: {'model': '/m'}",
+    "(APIServer pid=7) INFO 11-30 09:02:40 [model.py:600] Resolved architecture: LlamaForCausalLM",
+    "(APIServer pid=7) INFO 11-30 09:02:40 [model.py:1700] Using max model len 4096",
+    (
+        "(EngineCore pid=37) INFO 11-30 09:02:41 [core.py:93] Initializing a V1 LLM engine "
+        "(v0.32.0) with config: model='/m', quantization=None, enforce_eager=False"
+    ),
+    (
+        "(EngineCore pid=37) INFO 11-30 09:02:42 [gpu_model_runner.py:1] CUDA graphs can take more. "
+        "If you are running out of memory, consider decreasing `gpu_memory_utilization`"
+    ),
+    *FACTS.splitlines(),
+    "(APIServer pid=7) INFO 11-30 09:02:50 [launcher.py:37] Starting vLLM server on http://h:1",
+    "(APIServer pid=7) INFO:     Application startup complete.",
+    (
+        "(APIServer pid=7) INFO 11-30 09:03:00 [loggers.py:300] Engine 000: Avg prompt throughput: "
+        "1.0 tokens/s, Running: 1 reqs, Waiting: 0 reqs, GPU KV cache usage: 0.1%"
+    ),
+)
+CORE = "(EngineCore pid=37) ERROR 11-30 09:03:15 [core.py:700] "
+FAILED = {
+    "sigill": (
+        "RuntimeError: Worker proc VllmWorker-0 died unexpectedly (exit code: -4)",
+        "engine.dtype=float32",
+    ),
+    "length": (
+        (
+            "ValueError: User-specified max_model_len (9000) is greater than the derived "
+            "max_model_len (max_position_embeddings=2048 or model_max_length=None)"
+        ),
+        "lower engine.max_model_len",
+    ),
+    "quantization": (
+        "ValueError: Unknown quantization method: x. Must be one of ['awq']",
+        "engine.quantization",
+    ),
+    "checkpoint": (
+        (
+            "ValueError: Quantization method specified in the model config (awq) does not match "
+            "the quantization method specified in the `quantization` argument (gptq)."
+        ),
+        "engine.quantization",
+    ),
+    "bfloat16": (
+        "ValueError: Bfloat16 is only supported on GPUs with compute capability of at least 8.0.",
+        "engine.dtype=half",
+    ),
+    "architecture": (
+        "ValueError: Model architectures ['XForCausalLM'] are not supported for now.",
+        "another model",
+    ),
+    "others": (
+        (
+            "ValueError: Free memory on device cuda:0 (5.01/6.0 GiB) on startup is less than "
+            "desired GPU memory utilization (0.92, 5.5 GiB)."
+        ),
+        "engine.memory_fraction",
+    ),
+    "one request": (
+        (
+            "ValueError: To serve at least one request with the model's max seq len (131072), "
+            "(4.00 GiB KV cache is needed, which is larger than the available KV cache memory (0.65 GiB)."
+        ),
+        "lower engine.max_model_len",
+    ),
+    "one request, older": (
+        "ValueError: To serve at least one request with the models's max seq len (131072), no room",
+        "lower engine.max_model_len",
+    ),
+    "no blocks": (
+        "ValueError: No available memory for the cache blocks. Try increasing it.",
+        "raise engine.memory_fraction",
+    ),
+    "gpu memory": (
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.",
+        "not enough GPU memory",
+    ),
+    "memory": ("RuntimeError: DefaultCPUAllocator: can't allocate memory", "not enough memory"),
+    "no gpu": ("RuntimeError: Failed to infer device type", "engine=vllm_cpu"),
+    "path": (
+        (
+            "huggingface_hub.errors.HFValidationError: Repo id must be in the form 'repo_name' or "
+            "'namespace/repo_name': '/nowhere'. Use `repo_type` argument if needed."
+        ),
+        "model.path",
+    ),
+    "offline": (
+        "OSError: We couldn't connect to 'https://hub' to load the files",
+        "model.path=FOLDER",
+    ),
+    "not kept": ("huggingface_hub.errors.LocalEntryNotFoundError: Cannot find", "model.path"),
+    "port": ("OSError: [Errno 98] Address already in use", "launch.port"),
+    "flag": ("api_server.py: error: unrecognized arguments: --nonsense 1", "engine.args"),
+    "value": ("api_server.py: error: argument --max-num-seqs: invalid int value", "engine.args"),
+    "command": (
+        "importlib.metadata.PackageNotFoundError: No package metadata was found for vllm",
+        "leave engine.program out",
+    ),
+    "torchvision": ("RuntimeError: operator torchvision::nms does not exist", "overrides"),
+    "module": ("ModuleNotFoundError: No module named 'vllm'", "bakeoff engines install"),
+    "engine": (
+        (
+            "RuntimeError: Engine core initialization failed. See root cause above. Failed core "
+            "proc(s): {'EngineCore_0': 1}"
+        ),
+        "further up",
+    ),
+    "start": ("EngineCore failed to start.", "further up"),
+    "fatal": ("EngineCore encountered a fatal error.", "further up"),
+    "worker": (
+        "RuntimeError: Worker proc VllmWorker-1 died unexpectedly (exit code: 1)",
+        "further up",
+    ),
+}
+
+
+def log_with(line: str) -> str:
+    """A log of 200 lines: healthy, then the failure with what always follows one."""
+    after = [
+        f"{CORE}Traceback (most recent call last):",
+        *(f'{CORE}  File "/x.py", line {n}, in run' for n in range(30)),
+        f"{CORE}{line}",
+        *(f'(APIServer pid=7)   File "/y.py", line {n}, in main' for n in range(20)),
+    ]
+    before = [HEALTHY[n % len(HEALTHY)] for n in range(200 - len(after))]
+    return "\n".join([*before, *after]) + "\n"
+
+
+@pytest.mark.parametrize("name", FAILED)
+def test_a_known_failure_is_told_in_the_engines_own_words(name: str) -> None:
+    line, advice = FAILED[name]
+    log = log_with(line)
+    assert len(log.splitlines()) == 200
+    diagnosis = VLLM.diagnose(log)
+    assert diagnosis is not None
+    assert diagnosis.reason == line
+    assert advice in diagnosis.advice
+
+
+def test_the_root_of_a_failure_goes_before_what_follows_from_it() -> None:
+    root = "ValueError: No available memory for the cache blocks."
+    log = log_with(root) + f"{CORE}{FAILED['engine'][0]}\n{CORE}{FAILED['start'][0]}\n"
+    diagnosis = VLLM.diagnose(log)
+    assert diagnosis is not None
+    assert diagnosis.reason == root
+
+
+def test_a_healthy_log_is_no_failure() -> None:
+    log = "\n".join(HEALTHY[n % len(HEALTHY)] for n in range(200))
+    assert len(log.splitlines()) == 200
+    assert VLLM.diagnose(log) is None
+    assert VllmCpuAdapter(cpu(), MODEL).diagnose(CPU_FACTS) is None
