@@ -6,10 +6,13 @@ from types import MappingProxyType
 
 from harness.config import EmulateConf
 from harness.emulate.wires.openai import OpenAiWire
+from harness.emulate.wires.vllm import VllmWire
 from harness.emulate.wires.wire import Wire
 from harness.errors import ConfigError
 
-WIRES: Mapping[str, type[Wire]] = MappingProxyType({"openai": OpenAiWire})
+WIRES: Mapping[str, type[Wire]] = MappingProxyType(
+    {"openai": OpenAiWire, "vllm": VllmWire, "vllm_cpu": VllmWire}
+)
 
 
 def played(conf: EmulateConf, wire: type[Wire]) -> EmulateConf:
