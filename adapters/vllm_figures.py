@@ -46,6 +46,11 @@ FAILURES = (
         advice="others hold memory of this GPU: end them, or lower engine.memory_fraction",
     ),
     Failure(
+        pattern=r"Available memory on node .* is less than (?:desired|requested)",
+        advice="this machine has not so much memory free: lower engine.memory_fraction, or "
+        "engine.env.VLLM_CPU_KVCACHE_SPACE (GiB), or end what holds it",
+    ),
+    Failure(
         pattern=r"To serve at least one request with the model.* max seq len|"
         r"cache is needed, which is larger than the available KV cache memory",
         advice="the KV cache cannot hold one whole request: lower engine.max_model_len, or give it "

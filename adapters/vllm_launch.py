@@ -30,21 +30,21 @@ from harness.config import EngineConf, LaunchMode, ModelConf, SpeculationConf
 
 MODULE = "vllm.entrypoints.openai.api_server"  # the `vllm` command fails in the CPU build
 BLOCK_TOKENS = 16
+CPU_BLOCK_TOKENS = 128
 CPU_KV_GIB = 1
 _METHODS = {"draft": "draft_model"}
-_CPU_MEMORY = (
-    "sizes its KV cache in bytes, and a token's bytes depend on the model: give GiB with "
-    "engine.env.VLLM_CPU_KVCACHE_SPACE"
-)
 _ONE_PROCESS = "is started as one process on a CPU: leave it at 1"
 
 
-def _kv_tokens(value: int) -> Words:
-    blocks, rest = divmod(value, BLOCK_TOKENS)
-    if rest:
-        raise CannotError(f"has blocks of {BLOCK_TOKENS} tokens: give a multiple of that")
-    argv = ("--block-size", str(BLOCK_TOKENS), "--num-gpu-blocks-override", str(blocks))
-    return Words(argv=argv)
+def _kv_tokens(block_tokens: int) -> Row:
+    def say(value: int) -> Words:
+        blocks, rest = divmod(value, block_tokens)
+        if rest:
+            raise CannotError(f"has blocks of {block_tokens} tokens: give a multiple of that")
+        size = ("--block-size", str(block_tokens))
+        return Words(argv=(*size, "--num-gpu-blocks-override", str(blocks)))
+
+    return Row(say=say, flags=("--num-gpu-blocks-override",))
 
 
 def _speculation(value: SpeculationConf) -> Words:
@@ -82,7 +82,7 @@ SETTINGS: Table = MappingProxyType(
         "max_running": flag("--max-num-seqs"),
         "tokens_per_step": flag("--max-num-batched-tokens"),
         "memory_fraction": flag("--gpu-memory-utilization"),
-        "kv_tokens": Row(say=_kv_tokens, flags=("--num-gpu-blocks-override",)),
+        "kv_tokens": _kv_tokens(BLOCK_TOKENS),
         "prefix_cache": switch("--enable-prefix-caching", "--no-enable-prefix-caching"),
         "chunked_prefill": switch("--enable-chunked-prefill", "--no-enable-chunked-prefill"),
         "cuda_graphs": switch("", "--enforce-eager"),
@@ -103,8 +103,7 @@ SETTINGS: Table = MappingProxyType(
 CPU_SETTINGS: Table = MappingProxyType(
     {
         **SETTINGS,
-        "memory_fraction": never(_CPU_MEMORY),
-        "kv_tokens": never(_CPU_MEMORY),
+        "kv_tokens": _kv_tokens(CPU_BLOCK_TOKENS),
         "cuda_graphs": Row(say=_cpu_graphs, flags=("--enforce-eager",)),
         "tp": only(1, _ONE_PROCESS),
         "pp": only(1, _ONE_PROCESS),
@@ -156,6 +155,7 @@ def _said(conf: EngineConf, ctx: ServeContext, table: Table) -> Words:
         env["HF_HUB_OFFLINE"] = "1"
     if table is not CPU_SETTINGS:
         return Words(env=env)
-    env |= {"VLLM_CPU_KVCACHE_SPACE": str(CPU_KV_GIB), "VLLM_CPU_OMP_THREADS_BIND": "nobind"}
-    env |= {"OMP_NUM_THREADS": str(ctx.threads)}
+    env |= {"VLLM_CPU_OMP_THREADS_BIND": "nobind", "OMP_NUM_THREADS": str(ctx.threads)}
+    if conf.memory_fraction is None:  # it goes before the fraction
+        env["VLLM_CPU_KVCACHE_SPACE"] = str(CPU_KV_GIB)
     return Words(argv=() if conf.dtype else ("--dtype", "float32"), env=env)

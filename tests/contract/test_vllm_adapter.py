@@ -131,10 +131,18 @@ def test_the_cpu_build_has_its_own_words() -> None:
     assert (spec.env["OMP_NUM_THREADS"], spec.env["VLLM_CPU_KVCACHE_SPACE"]) == ("2", "4")
 
 
-def test_the_kv_cache_in_tokens_is_said_in_blocks() -> None:
-    argv = spec_of(engine(kv_tokens=8192)).argv
+@pytest.mark.parametrize(("conf", "size", "blocks"), [(engine, "16", "512"), (cpu, "128", "64")])
+def test_the_kv_cache_in_tokens_is_said_in_blocks(conf: Any, size: str, blocks: str) -> None:
+    argv = spec_of(conf(kv_tokens=8192)).argv
     at = argv.index("--block-size")
-    assert argv[at : at + 4] == ("--block-size", "16", "--num-gpu-blocks-override", "512")
+    assert argv[at : at + 4] == ("--block-size", size, "--num-gpu-blocks-override", blocks)
+
+
+def test_a_share_of_a_cpus_memory_takes_the_place_of_its_gib() -> None:
+    spec = spec_of(cpu(memory_fraction=0.5))
+    assert spec.argv[spec.argv.index("--gpu-memory-utilization") + 1] == "0.5"
+    assert "VLLM_CPU_KVCACHE_SPACE" not in spec.env
+    assert spec_of(cpu(kv_tokens=8192)).env["VLLM_CPU_KVCACHE_SPACE"] == "1"
 
 
 @pytest.mark.parametrize(
@@ -194,8 +202,7 @@ REFUSED = [
     (engine(args={"port": 1}), r"engine.args.port=1: is set by bakeoff; use launch.port"),
     (engine(args={"disable_log_stats": True}), r"disable_log_stats=True: .* the engine as it is"),
     (engine(kv_tokens=16, args={"block_size": 32}), r"block_size=32: .* use engine.kv_tokens"),
-    (cpu(kv_tokens=16), r"engine.kv_tokens=16: engine=vllm_cpu .*env.VLLM_CPU_KVCACHE_SPACE"),
-    (cpu(memory_fraction=0.5), r"engine.memory_fraction=0.5: .*VLLM_CPU_KVCACHE_SPACE"),
+    (cpu(kv_tokens=16), r"engine.kv_tokens=16: engine=vllm_cpu has blocks of 128 tokens"),
     (cpu(gpus=[0]), r"engine.gpus=\[0\]: engine=vllm_cpu runs on the CPU"),
     (cpu(tp=2), r"engine.tp=2: engine=vllm_cpu is started as one process"),
     (cpu(cuda_graphs=True), r"engine.cuda_graphs=True: engine=vllm_cpu has no CUDA graphs"),

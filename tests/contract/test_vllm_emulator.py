@@ -28,12 +28,18 @@ def capture(name: str) -> bytes:
     return (WIRE / f"vllm-0.32.0-{name}.http").read_bytes()
 
 
+class CapturedWire(VllmWire):
+    """As the captured server was started: without --enable-prompt-tokens-details."""
+
+    has_prompt_details = False
+
+
 class Server:
-    """The emulated server, started as the captured one was."""
+    """The emulated server."""
 
     def __init__(self, *names: str, **knobs: Any) -> None:
         conf = EmulateConf(max_model_len_tokens=1024, prefix_cache=True, **knobs)
-        self.wire = VllmWire(conf, names)
+        self.wire = CapturedWire(conf, names)
         self.player = Player(conf, Pace(1.0))
 
     def raw(self, path: str, body: object = None, method: str = "POST") -> bytes:
@@ -148,6 +154,16 @@ def test_a_refusal_is_the_same_word_for_word(name: str) -> None:
     head, (real,) = read_http(capture(name))
     our_head, (ours,) = read_http(REFUSALS[name])
     assert (our_head.status, json.loads(ours)) == (head.status, json.loads(real))
+
+
+@pytest.mark.parametrize("is_stream", [True, False])
+def test_started_by_our_adapter_it_tells_what_the_cache_had(*, is_stream: bool) -> None:
+    server = Server("tiny")
+    server.wire = VllmWire(EmulateConf(), ("tiny",))
+    options = {"stream": True, "stream_options": USAGE} if is_stream else {}
+    raw = server.raw(COMPLETIONS, {"prompt": [5, 6, 7], "max_tokens": 2, **options})
+    [told] = [c.cached_tokens for c in chunks_of(raw, Route.COMPLETIONS) if c.prompt_tokens]
+    assert told == 0
 
 
 def test_a_chat_with_running_usage_and_ids() -> None:

@@ -108,6 +108,13 @@ FAILED = {
         ),
         "engine.memory_fraction",
     ),
+    "too little memory": (
+        (
+            "ValueError: Available memory on node 0 (3.1/15.8 GiB) on kv cache allocation is less than "
+            "requested memory for kv (4.0 GiB). Decrease --kv-cache-memory-bytes."
+        ),
+        "VLLM_CPU_KVCACHE_SPACE",
+    ),
     "one request": (
         (
             "ValueError: To serve at least one request with the model's max seq len (131072), "

@@ -42,6 +42,7 @@ class VllmWire(OpenAiWire):
     defaults: Mapping[str, object] = {"slots": 256, "prefix_cache": True}
     listens_while_loading = False
     posts = OpenAiWire.posts | {"/tokenize"}
+    has_prompt_details = True  # the server's --enable-prompt-tokens-details
 
     def overloaded(self, in_flight: int, retry_after_s: int) -> bytes:
         """503: what vLLM says above its admission limits; it names no wait."""
@@ -124,6 +125,7 @@ class VllmWire(OpenAiWire):
     def _answer(self, order: Order, named: Named, tokens: int) -> Answer:
         ids = token_ids(order.prompt) if order.has_ids else None
         same = {one.name: getattr(named, one.name) for one in fields(named)}
+        same["has_cache"] = self.has_prompt_details
         return vllm_answer(VllmNamed(**same, prompt_ids=ids), tokens, order)
 
 

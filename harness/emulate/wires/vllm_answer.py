@@ -5,6 +5,7 @@ the engine's fingerprint on the last event of a stream that carries JSON.
 """
 
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import ClassVar
 
 import msgspec
@@ -24,6 +25,7 @@ from harness.emulate.wires.prompt import token_ids
 
 VERSION = "0.32.0"
 FINGERPRINT = f"vllm-{VERSION}-emulated"
+_NO_DETAILS = MappingProxyType({"created_cache_tokens": None, "multimodal_tokens": None})
 _FINGERPRINT = b',"system_fingerprint":"%b"' % FINGERPRINT.encode()
 _HEAD = (
     b"HTTP/1.1 200 OK\r\nserver: uvicorn\r\ncontent-type: text/event-stream; charset=utf-8\r\n"
@@ -48,20 +50,28 @@ def _delta_tail(text: bytes, finish_reason: str | None) -> bytes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VllmNamed(Named):
-    """With what `return_token_ids` asks for: the prompt as ids; None: not asked."""
+    """With the prompt as ids where `return_token_ids` asks for them, else None.
+
+    `has_cache` stands for the server's `--enable-prompt-tokens-details`.
+    """
 
     prompt_ids: list[int] | None = None
 
     def usage(self, tokens: int, cached_tokens: int) -> dict[str, object]:
-        """Details only where tokens came from the cache: vLLM leaves a zero out."""
-        usage: dict[str, object] = {
+        """The usage of a complete answer; a chat's details name what they do not have."""
+        usage = self.running_usage(tokens)
+        if self.has_cache:
+            unset = _NO_DETAILS if self.is_chat else {}
+            usage["prompt_tokens_details"] = {"cached_tokens": cached_tokens, **unset}
+        return usage
+
+    def running_usage(self, tokens: int) -> dict[str, object]:
+        """The usage of an answer under way: without details."""
+        return {
             "prompt_tokens": self.prompt_tokens,
             "total_tokens": self.prompt_tokens + tokens,
             "completion_tokens": tokens,
         }
-        if cached_tokens:
-            usage["prompt_tokens_details"] = {"cached_tokens": cached_tokens}
-        return usage
 
     def ids(self, *words: int) -> list[int] | None:
         """The ids of tokens of the answer, where they are asked for."""
@@ -152,7 +162,7 @@ class VllmFullStream:
             "choices": [] if choice is None else [choice],
         }
         if tokens is not None and self._has_running_usage:
-            event["usage"] = named.usage(tokens, 0)
+            event["usage"] = named.running_usage(tokens)
         return frame(b"data: " + msgspec.json.encode(event | more) + b"\n\n")
 
 
@@ -168,7 +178,8 @@ class VllmWhole(WholeAnswer):
     def _body(self, text: str, tokens: int, cached_tokens: int) -> dict[str, object]:
         named = self._vllm
         usage = named.usage(tokens, cached_tokens)
-        usage.setdefault("prompt_tokens_details", None)
+        details = {"cached_tokens": cached_tokens, **_NO_DETAILS} if named.has_cache else None
+        usage["prompt_tokens_details"] = details
         usage["completion_tokens_details"] = None
         end = {"logprobs": None, "finish_reason": named.finish_reason, "stop_reason": None}
         ids = {"token_ids": named.ids(*range(tokens))}
