@@ -45,6 +45,16 @@ ADAPTERS: Mapping[str, Entry] = MappingProxyType(
             summary="Text Generation Inference, native stream or chat route",
             launch=("attach",),
         ),
+        "vllm": Entry(
+            target="adapters.vllm:VllmAdapter",
+            summary="vLLM's OpenAI server on NVIDIA GPUs",
+            launch=("process", "docker", "attach", "emulate"),
+        ),
+        "vllm_cpu": Entry(
+            target="adapters.vllm:VllmCpuAdapter",
+            summary="the same server, in vLLM's build for CPUs",
+            launch=("process", "attach", "emulate"),
+        ),
     }
 )
 assert list(ADAPTERS) == sorted(ADAPTERS)

@@ -76,9 +76,11 @@ class Metrics:
 
     def __init__(self, body: bytes) -> None:
         self._values: dict[str, list[float]] = {}
+        self._labels: dict[str, list[Mapping[str, str]]] = {}
         for sample in _samples(body.decode(errors="replace")):
             if math.isfinite(sample.value):
                 self._values.setdefault(sample.name, []).append(sample.value)
+                self._labels.setdefault(sample.name, []).append(sample.labels)
 
     def total(self, *names: str) -> float | None:
         """The sum over all series of the first of these names that is there."""
@@ -88,6 +90,10 @@ class Metrics:
         """The mean over all series of the first of these names that is there."""
         found = next((self._values[name] for name in names if name in self._values), None)
         return sum(found) / len(found) if found else None
+
+    def labels(self, name: str) -> list[Mapping[str, str]]:
+        """The labels of each series of this name: what an `_info` metric says; empty if absent."""
+        return self._labels.get(name, [])
 
 
 def _samples(text: str) -> Iterator[Sample]:

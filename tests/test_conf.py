@@ -159,3 +159,13 @@ def test_every_option_says_what_it_is() -> None:
         group, _, name = option.partition("=")
         lines = (CONF / group / f"{name}.yaml").read_text().splitlines()
         assert any(line.startswith("# ") for line in lines) or name == "none", option
+
+
+def test_vllm_says_which_gpu_it_needs_and_its_cpu_build_none() -> None:
+    on_gpu, on_cpu = composed("engine=vllm").engine, composed("engine=vllm_cpu").engine
+    needs = (on_gpu.recipe.compute_capability, on_cpu.recipe.compute_capability)
+    assert needs == (7.5, None)
+    image = composed("engine=vllm", "launch=docker").engine.image
+    assert image is not None
+    assert (image.reference.partition(":v")[2], image.needs_gpu) == ("0.33.0", True)
+    assert "vllm==0.33.0" in on_gpu.recipe.packages

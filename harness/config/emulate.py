@@ -59,6 +59,9 @@ class EmulateConf:
     retry_after_s: float = _value(1.0, "the wait that a 429 asks for, in whole seconds")
     error_ratio: float = _value(0.0, "share of requests that are answered with 500")
     cut_ratio: float = _value(0.0, "share of answers that break off in the middle")
+    stream_error_ratio: float = _value(
+        0.0, "share of streams with an error event in the middle, where the engine sends such"
+    )
     stall_every_s: float | None = _value(None, "how often the engine stops; none: never")
     stall_ms: float = _value(500.0, "how long it then stops")
     drift_per_hour: float = _value(0.0, "growth of a step's time each hour, over its first time")
@@ -80,7 +83,7 @@ class EmulateConf:
         ):
             require_positive(f"launch.emulate.{key}", getattr(self, key), unit)
         self._check_at_least_zero()
-        for key in ("error_ratio", "cut_ratio"):
+        for key in ("error_ratio", "cut_ratio", "stream_error_ratio"):
             value = getattr(self, key)
             require(0 <= value <= 1, f"launch.emulate.{key}", value, "between 0 and 1")
         jitter_ok = 0 <= self.jitter_ratio < 1

@@ -104,11 +104,15 @@ class EngineModel:
                 continue
             if sequence.generated == 0:
                 self.counters.prompt += sequence.prompt_tokens
+                self.counters.begun += 1
+                self.counters.ttft_s += self.now_s - sequence.arrival_s
             sequence.generated += 1
             sequence.todo = 1
             emits.append(sequence)
             if sequence.is_complete:
                 have_ended = True
+                self.counters.complete += 1
+                self.counters.e2e_s += self.now_s - sequence.arrival_s
                 self._memory.release(sequence)
         self.counters.generation += len(emits)
         if have_ended:

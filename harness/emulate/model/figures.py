@@ -7,7 +7,9 @@ from dataclasses import dataclass
 class Counters:
     """Totals since the start, in tokens where no other unit is named.
 
-    `prefix_queries`, `prefix_hits`: prompt tokens looked for in the cache, and found.
+    `prefix_queries`, `prefix_hits`: prompt tokens looked for in the cache, and found. `begun`,
+    `ttft_s`: answers that have their first token, and their times from arrival to it, summed.
+    `complete`, `e2e_s`: the same of complete answers and their last token. Times are virtual.
     """
 
     prompt: int = 0
@@ -17,6 +19,10 @@ class Counters:
     preemptions: int = 0
     steps: int = 0
     busy_s: float = 0.0
+    begun: int = 0
+    ttft_s: float = 0.0
+    complete: int = 0
+    e2e_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

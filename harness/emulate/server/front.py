@@ -66,5 +66,7 @@ class Front:
             connection.put(self._wire.failed())
             return
         is_cut = chance >= 1.0 - conf.cut_ratio
-        cut_at = answer.output_tokens // 2 if is_cut else None
-        self._player.take(connection, answer, cut_at=cut_at)
+        is_failed = not is_cut and chance < conf.error_ratio + conf.stream_error_ratio
+        cut_at = answer.output_tokens // 2 if is_cut or is_failed else None
+        failure = answer.failure if is_failed else None
+        self._player.take(connection, answer, cut_at=cut_at, failure=failure)

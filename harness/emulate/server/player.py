@@ -66,12 +66,20 @@ class Player:
         """P99 of how late tokens were sent, in real seconds; None if there were none."""
         return self.lateness.quantile_s(0.99)
 
-    def take(self, connection: ClientConnection, ask: Ask, *, cut_at: int | None) -> None:
+    def take(
+        self,
+        connection: ClientConnection,
+        ask: Ask,
+        *,
+        cut_at: int | None,
+        failure: bytes | None = None,
+    ) -> None:
         """Let the engine work on the request that this connection has just brought.
 
-        `cut_at`: the token in whose place the connection breaks off; None: it is answered.
+        `cut_at`: the token in whose place the connection breaks off, or `failure` is said and
+        ends the answer; None: it is answered.
         """
-        stream = Stream(connection=connection, ask=ask, cut_at=cut_at)
+        stream = Stream(connection=connection, ask=ask, cut_at=cut_at, failure=failure)
         stream.sequence = Sequence(
             prompt_tokens=ask.prompt_tokens,
             output_tokens=ask.output_tokens,
@@ -131,7 +139,7 @@ class Player:
         monotonic, sent_s = time.monotonic, []
         for stream, data in self._ready:
             if stream.cut_at == stream.sequence.generated:
-                stream.connection.close()
+                self._break_off(stream)
             elif stream.connection.stream is stream:  # else its client has gone
                 sent_s.append(monotonic())
                 stream.connection.put(data)
@@ -141,11 +149,22 @@ class Player:
             if sequence.is_complete and sequence.owner is not None:
                 self._complete(sequence.owner)
 
-    def _complete(self, stream: Stream) -> None:
+    def _break_off(self, stream: Stream) -> None:
         connection = stream.connection
+        if stream.failure is None:
+            connection.close()
+        elif connection.stream is stream and connection.put(stream.failure):
+            self._model.cancel(stream.sequence)
+            self._free(connection, stream, "error")
+
+    def _complete(self, stream: Stream) -> None:
+        self._free(stream.connection, stream, stream.ask.finish_reason)
+
+    def _free(self, connection: ClientConnection, stream: Stream, reason: str) -> None:
+        """The answer has ended; the connection may bring the next request."""
         connection.stream = None
         connection.is_busy = False
-        self._end(stream, stream.ask.finish_reason)
+        self._end(stream, reason)
         self._leak()
         self.on_complete(connection)
 

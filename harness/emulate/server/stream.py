@@ -12,11 +12,15 @@ from harness.emulate.wires.wire import Ask
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Stream:
-    """An answer under way. `cut_at`: the token in whose place it breaks off, if at all."""
+    """An answer under way. `cut_at`: the token in whose place it breaks off, if at all.
+
+    `failure`: what is said there instead, which ends the answer but not the connection.
+    """
 
     connection: "ClientConnection"
     ask: Ask
     cut_at: int | None = None
+    failure: bytes | None = None
     sequence: Sequence = field(init=False)
 
 

@@ -10,7 +10,12 @@ from adapters.openai_compatible import EMULATOR
 from harness.calibrate.server.wire import CHAT_PATH, COMPLETIONS_PATH, HttpRequest
 from harness.config import EmulateConf
 from harness.emulate.wires.http import json_response, response
-from harness.emulate.wires.openai_answer import Named, StreamedAnswer, WholeAnswer
+from harness.emulate.wires.openai_answer import (
+    STREAM_FAILURE,
+    Named,
+    StreamedAnswer,
+    WholeAnswer,
+)
 from harness.emulate.wires.openai_order import Order, RefusedError, read_order
 from harness.emulate.wires.prompt import block_keys, count_tokens, natural_length
 from harness.emulate.wires.vllm_metrics import CONTENT_TYPE, metrics_text
@@ -18,7 +23,6 @@ from harness.emulate.wires.wire import Answer, Ask, EngineState
 
 DEFAULT_NAME = "emulated"
 _GENERATE = {COMPLETIONS_PATH: False, CHAT_PATH: True}
-_POSTS = {*_GENERATE, "/reset_prefix_cache"}
 
 
 class OpenAiWire:
@@ -27,6 +31,7 @@ class OpenAiWire:
     defaults: Mapping[str, object] = {}
     listens_while_loading = True
     requests_a_connection: int | None = None
+    posts = frozenset((*_GENERATE, "/reset_prefix_cache"))
 
     def __init__(self, conf: EmulateConf, names: tuple[str, ...]) -> None:
         self._conf = conf
@@ -36,23 +41,28 @@ class OpenAiWire:
     def respond(self, request: HttpRequest, number: int, state: EngineState) -> bytes | Ask:
         """Generation, models, health, metrics, and vLLM's route that resets the cache."""
         path = request.path.partition("?")[0]
-        if path in _POSTS and request.method != "POST":
+        if path in self.posts and request.method != "POST":
             return json_response(405, {"detail": "Method Not Allowed"})
         if path in _GENERATE:
             try:
                 return self._ask(request.body, number, is_chat=_GENERATE[path])
             except RefusedError as refused:
-                return _error(refused.status, str(refused), "BadRequestError", refused.param)
-        return self._tell(path, state)
+                return self._refuse(refused, request.body)
+        return self._tell(path, request, state)
 
-    def _tell(self, path: str, state: EngineState) -> bytes:
+    def _refuse(self, refused: RefusedError, body: bytes) -> bytes:
+        del body
+        return error_response(refused.status, str(refused), "BadRequestError", refused.param)
+
+    def _tell(self, path: str, request: HttpRequest, state: EngineState) -> bytes:
+        del request
         match path:
             case "/health":
                 return response(200, b"")
             case "/v1/models":
                 return json_response(200, {"object": "list", "data": self._models()})
             case "/metrics":
-                text = metrics_text(self._conf, self._served, state)
+                text = metrics_text(self._conf, self._served, state, self._created)
                 return response(200, text, CONTENT_TYPE)
             case "/reset_prefix_cache":
                 state.reset_cache()
@@ -62,17 +72,17 @@ class OpenAiWire:
 
     def loading(self) -> bytes:
         """llama.cpp's words, the only engine known here that answers while it loads."""
-        return _error(503, "Loading model", "unavailable_error", None)
+        return error_response(503, "Loading model", "unavailable_error", None)
 
     def overloaded(self, in_flight: int, retry_after_s: int) -> bytes:
         """429 with the wait that is asked for."""
         message = f"{in_flight} requests are in flight: try again later"
         headers = {"retry-after": str(retry_after_s)}
-        return _error(429, message, "rate_limit_error", None, headers)
+        return error_response(429, message, "rate_limit_error", None, headers)
 
     def failed(self) -> bytes:
         """500 in vLLM's form."""
-        return _error(500, "EngineCore encountered an issue.", "InternalServerError", None)
+        return error_response(500, "EngineCore encountered an issue.", "InternalServerError", None)
 
     @property
     def _served(self) -> str:
@@ -107,8 +117,9 @@ class OpenAiWire:
             prompt_tokens=prompt_tokens,
             output_tokens=output_tokens,
             finish_reason=reason,
-            answer=self._answer(named, order, output_tokens),
+            answer=self._answer(order, named, output_tokens),
             block_keys=keys,
+            failure=STREAM_FAILURE if order.is_stream else self.failed(),
         )
 
     def _check_model(self, name: str) -> None:
@@ -119,9 +130,9 @@ class OpenAiWire:
     def _id(self, number: int, *, is_chat: bool) -> str:
         return f"{'chatcmpl' if is_chat else 'cmpl'}-{number:016x}"
 
-    def _answer(self, named: Named, order: Order, output_tokens: int) -> Answer:
+    def _answer(self, order: Order, named: Named, tokens: int) -> Answer:
         if order.is_stream:
-            return StreamedAnswer(named, output_tokens, has_usage=order.has_usage)
+            return StreamedAnswer(named, tokens, has_usage=order.has_usage)
         return WholeAnswer(named)
 
     def _length(self, order: Order, prompt_tokens: int, number: int) -> tuple[int, str]:
@@ -145,12 +156,13 @@ class OpenAiWire:
         return (natural, "stop") if natural <= most else (most, "length")
 
 
-def _error(
+def error_response(
     status: int,
     message: str,
     kind: str,
     param: str | None,
     headers: dict[str, str] | None = None,
 ) -> bytes:
+    """An error in OpenAI's form."""
     error = {"message": message, "type": kind, "param": param, "code": status}
     return json_response(status, {"error": error}, headers)

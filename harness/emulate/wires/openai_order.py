@@ -13,17 +13,26 @@ DEFAULT_MAX_TOKENS = 16  # OpenAI's, of completions; a chat answer takes what is
 
 
 class RefusedError(Exception):
-    """A request that is refused; carries what is said about it."""
+    """A request that is refused; carries what is said about it.
 
-    def __init__(self, message: str, param: str, *, status: int = 400) -> None:
+    `is_schema`: its body is not of the form that the route takes; some engines answer otherwise.
+    """
+
+    def __init__(
+        self, message: str, param: str, *, status: int = 400, is_schema: bool = False
+    ) -> None:
         super().__init__(message)
         self.param = param
         self.status = status
+        self.is_schema = is_schema
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """A request that is understood. `max_tokens`: None takes what is left of the context."""
+    """A request that is understood. `max_tokens`: None takes what is left of the context.
+
+    `has_usage`: at the end; `has_running_usage`: with every token. `has_ids`: tokens as ids too.
+    """
 
     prompt: str | Sequence[int]
     model: str
@@ -32,6 +41,8 @@ class Order:
     is_forced: bool
     is_stream: bool
     has_usage: bool
+    has_running_usage: bool
+    has_ids: bool
     temperature: float
     seed: int | None
 
@@ -41,14 +52,16 @@ def read_order(body: bytes, *, is_chat: bool) -> Order:
     try:
         data = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise RefusedError(f"JSON decode error: {error}", "body") from error
+        raise RefusedError(f"JSON decode error: {error}", "body", is_schema=True) from error
     if not isinstance(data, dict):
-        raise RefusedError("the body must be an object", "body")
+        raise RefusedError("the body must be an object", "body", is_schema=True)
     options = data.get("stream_options")
     is_stream = _typed(data, "stream", bool, default=False)
     if options is not None and not (is_stream and isinstance(options, dict)):
         raise RefusedError(
-            "Stream options can only be defined when `stream=True`.", "stream_options"
+            "Stream options can only be defined when `stream=True`.",
+            "stream_options",
+            is_schema=True,
         )
     if _typed(data, "n", int, default=1) != 1:
         raise RefusedError("n must be 1: this emulator gives one answer a request", "n")
@@ -60,13 +73,15 @@ def read_order(body: bytes, *, is_chat: bool) -> Order:
     if max_tokens is not None and (type(max_tokens) is not int or max_tokens < 1):
         raise RefusedError(f"max_tokens must be at least 1, got {max_tokens}.", "max_tokens")
     return Order(
-        prompt=_chat_text(data.get("messages")) if is_chat else _prompt(data.get("prompt")),
+        prompt=chat_text(data.get("messages")) if is_chat else _prompt(data.get("prompt")),
         model=_typed(data, "model", str, default=""),
         max_tokens=max_tokens,
         min_tokens=max(0, _typed(data, "min_tokens", int, default=0)),
         is_forced=_typed(data, "ignore_eos", bool, default=False),
         is_stream=is_stream,
         has_usage=isinstance(options, dict) and bool(options.get("include_usage")),
+        has_running_usage=isinstance(options, dict) and bool(options.get("continuous_usage_stats")),
+        has_ids=_typed(data, "return_token_ids", bool, default=False),
         temperature=float(_typed(data, "temperature", (int, float), default=1.0)),
         seed=_typed(data, "seed", int, default=None),
     )
@@ -77,7 +92,7 @@ def _typed(data: dict[str, Any], key: str, kind: Any, *, default: Any) -> Any:
     if value is None:
         return default
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-        raise RefusedError(f"{key}: {value!r} is of the wrong type", key)
+        raise RefusedError(f"{key}: {value!r} is of the wrong type", key, is_schema=True)
     return value
 
 
@@ -91,7 +106,7 @@ def _prompt(value: Any) -> str | list[int]:
     raise RefusedError("prompt must be one text or one list of token ids, not empty", "prompt")
 
 
-def _chat_text(messages: Any) -> str:
+def chat_text(messages: Any) -> str:
     """The messages as one text, so that a longer talk begins with the shorter one."""
     if not isinstance(messages, list) or not messages:
         raise RefusedError("messages must be a list of at least one", "messages")

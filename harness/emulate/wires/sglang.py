@@ -30,9 +30,7 @@ from harness.emulate.wires.wire import Answer, Ask, EngineState
 VERSION = "0.5.23"
 DECODE_LOG_INTERVAL = 10  # as our adapter starts it; SGLang's own choice is 40
 WARMUP_TOKENS = 8  # of the request that the server sends itself before it is healthy
-_GENERATE = {COMPLETIONS_PATH: False, CHAT_PATH: True}
 _TOKENIZE = ("/tokenize", "/v1/tokenize")
-_POSTS = {*_GENERATE, *_TOKENIZE}
 _SCHEMA = {"body", "stream_options", "n", "max_tokens"}
 
 
@@ -42,6 +40,7 @@ class SglangWire(OpenAiWire):
     # the cache is on by itself, a chunk of a prompt 8192 tokens on GPUs of 60 to 160 GiB
     defaults: Mapping[str, object] = {"prefix_cache": True, "tokens_per_step": 8192}
     listens_while_loading = False
+    posts = frozenset((COMPLETIONS_PATH, CHAT_PATH, *_TOKENIZE))
 
     def __init__(self, conf: EmulateConf, names: tuple[str, ...]) -> None:
         super().__init__(conf, names)
@@ -51,21 +50,17 @@ class SglangWire(OpenAiWire):
 
     def respond(self, request: HttpRequest, number: int, state: EngineState) -> bytes | Ask:
         """Generation, models, health, metrics, server information, and the cache's reset."""
-        path = request.path.partition("?")[0]
         self._metrics.follow(state)
-        if path in _POSTS and request.method != "POST":
-            return json_response(405, {"detail": "Method Not Allowed"})
+        return super().respond(request, number, state)
+
+    def _refuse(self, refused: RefusedError, body: bytes) -> bytes:
+        del body
+        kind = "Bad Request" if refused.param in _SCHEMA else "BadRequestError"
+        return flat_error(refused.status, str(refused), kind)
+
+    def _tell(self, path: str, request: HttpRequest, state: EngineState) -> bytes:
         if path in _TOKENIZE:
             return self._tokenize(request.body)
-        if path in _GENERATE:
-            try:
-                return self._ask(request.body, number, is_chat=_GENERATE[path])
-            except RefusedError as refused:
-                kind = "Bad Request" if refused.param in _SCHEMA else "BadRequestError"
-                return flat_error(refused.status, str(refused), kind)
-        return self._tell(path, state)
-
-    def _tell(self, path: str, state: EngineState) -> bytes:
         match path:
             case "/health" | "/health_generate" | "/ready":
                 return response(200 if time.monotonic() >= self._warm_s else 503, b"")
@@ -74,7 +69,7 @@ class SglangWire(OpenAiWire):
             case "/flush_cache":
                 return self._flush(state)
             case "/v1/models":
-                return super()._tell(path, state)
+                return super()._tell(path, request, state)
             case _:
                 return self._inform(path)
 
@@ -154,8 +149,8 @@ class SglangWire(OpenAiWire):
         del is_chat
         return f"{number:032x}"
 
-    def _answer(self, named: Named, order: Order, output_tokens: int) -> Answer:
-        del output_tokens
+    def _answer(self, order: Order, named: Named, tokens: int) -> Answer:
+        del tokens
         self._is_stream = order.is_stream
         if order.is_stream:
             return StreamedAnswer(named, self._metrics, has_usage=order.has_usage)

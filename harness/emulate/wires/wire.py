@@ -33,7 +33,8 @@ class Ask:
     """A request that the engine is to work on.
 
     `finish_reason`: why the answer will end, in the engine's word. `block_keys`: one for each
-    full KV block of the prompt; may be empty without a prefix cache.
+    full KV block of the prompt; may be empty without a prefix cache. `failure`: what ends the
+    answer if the engine fails on it in the middle; None: its connection breaks off.
     """
 
     prompt_tokens: int
@@ -41,6 +42,7 @@ class Ask:
     finish_reason: str
     answer: Answer
     block_keys: tuple[Hashable, ...] = ()
+    failure: bytes | None = None
 
 
 class EngineState(Protocol):
