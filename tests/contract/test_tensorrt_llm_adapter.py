@@ -13,9 +13,16 @@ from adapters.tensorrt_llm import TensorRtLlmAdapter
 from adapters.tensorrt_llm_launch import OPTIONS_FILE, SETTINGS
 from harness.adapter import ServeContext, ServeSpec
 from harness.answer import Answer
-from harness.config import EngineConf, ImageConf, LaunchMode, ModelConf, RecipeConf, Route
 from harness.config import SETTINGS as NEUTRAL
-from harness.config import SpeculationConf
+from harness.config import (
+    EngineConf,
+    ImageConf,
+    LaunchMode,
+    ModelConf,
+    RecipeConf,
+    Route,
+    SpeculationConf,
+)
 from harness.errors import ConfigError
 from harness.testing import AdapterSuite
 from harness.types import EngineSample, ErrorClass, Provenance, Request, ResponseHead
@@ -438,13 +445,14 @@ def test_identity_is_version_model_and_kv_capacity() -> None:
 
 
 def test_the_log_tells_the_size_of_the_kv_cache() -> None:
-    line = "[TensorRT-LLM][INFO] [MemUsageChange] Allocated {} GiB for max tokens in paged KV cache ({}).\n"
+    line = "[INFO] [MemUsageChange] Allocated {} GiB for max tokens in paged KV cache ({}).\n"
     facts = adapter_of().log_facts(line.format("1.50", 8192) + line.format("50.25", 1000000))
     assert (facts.kv_bytes, facts.kv_capacity_tokens) == (int(50.25 * 2**30), 1000000)
     assert adapter_of().log_facts(line.format("1.2.3", 32)).kv_bytes is None
     assert adapter_of().log_facts("").kv_capacity_tokens is None
 
 
+NO_ROOM = "Executor creation failed due to insufficient GPU memory."
 LOGS = {
     "[TRT-LLM] [E] ValueError: No GPU devices found on the node": (
         "ValueError: No GPU devices found on the node",
@@ -454,10 +462,8 @@ LOGS = {
         "RuntimeError: Failed to bind socket to 127.0.0.1:8100: [Errno 98]",
         "launch.port",
     ),
-    "[11/30/2026-12:00:00] [TRT-LLM] [E] Executor creation failed due to insufficient GPU memory.": (
-        "Executor creation failed due to insufficient GPU memory.",
-        "engine.memory_fraction",
-    ),
+    f"[11/30/2026-12:00:00] [TRT-LLM] [E] {NO_ROOM}": (NO_ROOM, "engine.memory_fraction"),
+    f"[TensorRT-LLM][ERROR] {NO_ROOM}": (NO_ROOM, "engine.memory_fraction"),
     "The following component could not be created: KV cache": (
         "The following component could not be created: KV cache",
         "no room for the KV cache",
@@ -512,3 +518,8 @@ def test_a_known_failure_is_told_in_the_engines_own_words(line: str) -> None:
 def test_a_healthy_log_is_no_failure() -> None:
     assert len(HEALTHY.splitlines()) == 200
     assert adapter_of().diagnose(HEALTHY) is None
+
+
+def test_the_adapter_stays_small() -> None:
+    file = Path(__file__).parents[2] / "adapters" / "tensorrt_llm.py"
+    assert 50 < len(file.read_text().splitlines()) < 100
