@@ -40,10 +40,20 @@ ADAPTERS: Mapping[str, Entry] = MappingProxyType(
             summary="SGLang, started from its own environment or image",
             launch=("process", "docker", "attach", "emulate"),
         ),
+        "tensorrt_llm": Entry(
+            target="adapters.tensorrt_llm:TensorRtLlmAdapter",
+            summary="TensorRT-LLM behind trtllm-serve, its PyTorch backend or a built engine",
+            launch=("process", "docker", "attach", "emulate"),
+        ),
         "tgi": Entry(
             target="adapters.tgi:TgiAdapter",
             summary="Text Generation Inference, native stream or chat route",
             launch=("attach",),
+        ),
+        "triton": Entry(
+            target="adapters.triton:TritonAdapter",
+            summary="Triton Inference Server in front of an engine of TensorRT-LLM",
+            launch=("docker", "attach", "emulate"),
         ),
         "vllm": Entry(
             target="adapters.vllm:VllmAdapter",

@@ -75,25 +75,31 @@ class Metrics:
     """One scrape. Series are looked up by the printed name; those of other engines are summed."""
 
     def __init__(self, body: bytes) -> None:
-        self._values: dict[str, list[float]] = {}
-        self._labels: dict[str, list[Mapping[str, str]]] = {}
+        self._series: dict[str, list[Sample]] = {}
         for sample in _samples(body.decode(errors="replace")):
             if math.isfinite(sample.value):
-                self._values.setdefault(sample.name, []).append(sample.value)
-                self._labels.setdefault(sample.name, []).append(sample.labels)
+                self._series.setdefault(sample.name, []).append(sample)
 
-    def total(self, *names: str) -> float | None:
-        """The sum over all series of the first of these names that is there."""
-        return next((sum(self._values[name]) for name in names if name in self._values), None)
+    def total(self, *names: str, **labels: str) -> float | None:
+        """The sum over all series of the first of these names that is there.
 
-    def mean(self, *names: str) -> float | None:
-        """The mean over all series of the first of these names that is there."""
-        found = next((self._values[name] for name in names if name in self._values), None)
-        return sum(found) / len(found) if found else None
+        `labels`: only the series that carry all of these; without any, None.
+        """
+        values = self._values(names, labels)
+        return sum(values) if values else None
+
+    def mean(self, *names: str, **labels: str) -> float | None:
+        """The mean over all series of the first of these names that is there; see `total`."""
+        values = self._values(names, labels)
+        return sum(values) / len(values) if values else None
+
+    def _values(self, names: tuple[str, ...], labels: Mapping[str, str]) -> list[float]:
+        series = next((self._series[name] for name in names if name in self._series), [])
+        return [one.value for one in series if labels.items() <= one.labels.items()]
 
     def labels(self, name: str) -> list[Mapping[str, str]]:
         """The labels of each series of this name: what an `_info` metric says; empty if absent."""
-        return self._labels.get(name, [])
+        return [one.labels for one in self._series.get(name, [])]
 
 
 def _samples(text: str) -> Iterator[Sample]:

@@ -20,9 +20,11 @@ from harness.emulate.server.front import Front
 from harness.emulate.server.pace import Pace
 from harness.emulate.server.player import Player
 from harness.emulate.server.stream import ClientConnection
+from harness.emulate.wires.wire import Manners
 from harness.errors import ConfigError
 
 _LAST_PORT = 65535
+_TRIES = 20  # to find a free port whose neighbour is free too
 _READS_A_TURN = 64  # requests taken in before the next step begins; more wait for the one after
 
 
@@ -38,14 +40,15 @@ def serve(arguments: Sequence[str], program: str = "bakeoff emulate") -> int:
     if not wire.listens_while_loading:
         time.sleep(conf.loading_s / conf.speed)  # its port is closed as long
         conf = replace(conf, loading_s=0.0)
-    listener = _listen(options.host, options.port)
-    host, port = listener.getsockname()[:2]
+    manners: Manners = getattr(wire, "manners", Manners())
+    listeners = _listen_all(options.host, options.port, manners.port_offset)
+    host, port = listeners[0].getsockname()[:2]
     _say(f"emulated {options.engine}: {json.dumps(asdict(conf))}")
     pace = Pace(conf.speed)
-    player = Player(conf, pace)
+    player = Player(conf, pace, manners.disconnect_poll_s)
     front = Front(conf, wire(conf, tuple(options.served_names)), player, pace)
     loop = EpollLoop(
-        listener,
+        *listeners,
         connect=lambda sock, epoll: ClientConnection(sock, epoll, player),
         on_read=front.on_read,
         send_due=player.advance,
@@ -62,7 +65,8 @@ def serve(arguments: Sequence[str], program: str = "bakeoff emulate") -> int:
     gc.freeze()
     gc.disable()  # a collection would hold every stream up; nothing here leaves cycles
     loop.run()
-    listener.close()
+    for listener in listeners:
+        listener.close()
     _say(json.dumps(summary(player)))
     return 0
 
@@ -113,6 +117,20 @@ def _parser(program: str) -> argparse.ArgumentParser:
     )
     add_options(parser)
     return parser
+
+
+def _listen_all(host: str, port: int, offset: int) -> list[socket.socket]:
+    """The port, and the one so far above it if `offset` says so; a free port needs both free."""
+    for _ in range(_TRIES if port == 0 else 1):
+        first = _listen(host, port)
+        if not offset:
+            return [first]
+        try:
+            return [first, _listen(host, first.getsockname()[1] + offset)]
+        except ConfigError as error:
+            first.close()
+            refused = error
+    raise refused
 
 
 def _listen(host: str, port: int) -> socket.socket:

@@ -7,6 +7,8 @@ from types import MappingProxyType
 from harness.config import EmulateConf
 from harness.emulate.wires.openai import OpenAiWire
 from harness.emulate.wires.sglang import SglangWire
+from harness.emulate.wires.tensorrt_llm import TensorRtLlmWire
+from harness.emulate.wires.triton import TritonWire
 from harness.emulate.wires.vllm import VllmWire
 from harness.emulate.wires.wire import Wire
 from harness.errors import ConfigError
@@ -17,6 +19,8 @@ WIRES: Mapping[str, type[Wire]] = MappingProxyType(
         "sglang": SglangWire,
         "vllm": VllmWire,
         "vllm_cpu": VllmWire,
+        "tensorrt_llm": TensorRtLlmWire,
+        "triton": TritonWire,
     }
 )
 

@@ -9,7 +9,7 @@ import json
 import socket
 import ssl
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Self
 from urllib.parse import urlsplit
 
@@ -102,6 +102,8 @@ class ProbeConnection:
             raise ConfigError(f"{base_url}: not a URL: {error}") from error
         if url.scheme not in {"http", "https"} or not url.hostname:
             raise ConfigError(f"{base_url}: must be http://HOST:PORT or https://HOST:PORT")
+        self._endpoint = endpoint
+        self._beside: dict[int, ProbeConnection] = {}  # by the offset of their port
         self._prefix = url.path.rstrip("/")
         self._headers = endpoint.headers
         if url.scheme == "https":
@@ -123,9 +125,24 @@ class ProbeConnection:
     def close(self) -> None:
         """Close the connection; the next call opens it again."""
         self._http.close()
+        for other in self._beside.values():
+            other.close()
 
     def call(self, call: HttpCall, timeout_s: float) -> Answer | NoAnswer:
-        """One request and its whole answer within about `timeout_s`."""
+        """One request and its whole answer within about `timeout_s` and the call's `hold_s`."""
+        if call.port_offset:
+            return self._at_port(call.port_offset).call(replace(call, port_offset=0), timeout_s)
+        return self._call(call, timeout_s + call.hold_s)
+
+    def _at_port(self, offset: int) -> "ProbeConnection":
+        if offset not in self._beside:
+            url, port = urlsplit(self._endpoint.base_url), self._http.port + offset
+            host = f"[{url.hostname}]" if ":" in (url.hostname or "") else url.hostname
+            base_url = url._replace(netloc=f"{host}:{port}", path="").geturl()
+            self._beside[offset] = ProbeConnection(replace(self._endpoint, base_url=base_url))
+        return self._beside[offset]
+
+    def _call(self, call: HttpCall, timeout_s: float) -> Answer | NoAnswer:
         is_reused = self._http.sock is not None
         started_s = time.monotonic()
         try:
@@ -138,7 +155,7 @@ class ProbeConnection:
             self.close()
             return NoAnswer(reason=_reason(error))
         # A kept connection that the server closed while idle says nothing about the server.
-        return self.call(call, timeout_s)
+        return self._call(call, timeout_s)
 
     def _exchange(self, call: HttpCall, timeout_s: float, started_s: float) -> Answer:
         deadline_s = started_s + timeout_s

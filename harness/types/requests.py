@@ -104,7 +104,9 @@ class HttpCall:
     """One request without host and port. `headers` come beside those the client adds.
 
     With `wire` GRPC, `path` is `/package.Service/Method` and `body` one protobuf message, without
-    gRPC's frame of five bytes.
+    gRPC's frame of five bytes. Of probes only: `port_offset` is added to the server's port, for
+    what an engine serves on a port of its own (Triton's metrics); `hold_s` is the time for which
+    the server may hold an answer back on purpose, added to the time that a probe is given.
     """
 
     method: str = "POST"
@@ -112,6 +114,8 @@ class HttpCall:
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes = b""
     wire: Wire = Wire.HTTP
+    port_offset: int = 0
+    hold_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,6 +12,7 @@ from harness.errors import ConfigError
 from harness.types import HttpCall
 
 GET = HttpCall(method="GET", path="/health")
+PATIENT_S = 20.0
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX-A: b\r\n\r\nok"
 
 
@@ -113,3 +114,23 @@ def test_a_key_is_sent_and_never_shown() -> None:
         assert isinstance(call(endpoint, GET, 2), Answer)
     assert "sk-secret" not in repr(endpoint)
     assert b"Authorization: Bearer sk-secret" in seen[0]
+
+
+def test_a_probe_may_ask_the_port_beside() -> None:
+    with server(OK) as (first, _):
+        base = int(first.rpartition(":")[2])
+        with server(OK) as (second, seen):
+            offset = int(second.rpartition(":")[2]) - base
+            beside = HttpCall(method="GET", path="/metrics", port_offset=offset)
+            with ProbeConnection(Endpoint(first + "/base", api_key="k")) as connection:
+                answer = connection.call(beside, 2)
+                assert isinstance(answer, Answer), answer
+        assert seen[0].startswith(b"GET /metrics HTTP/1.1\r\n")
+        assert b"Authorization: Bearer k\r\n" in seen[0]
+        assert isinstance(call(Endpoint(first), GET, 2), Answer)
+
+
+def test_an_answer_that_is_held_back_on_purpose_is_waited_for() -> None:
+    with server(OK, pause_s=0.4) as (url, _):
+        held = HttpCall(method="GET", path="/metrics", hold_s=PATIENT_S)
+        assert isinstance(call(Endpoint(url), held, 0.1), Answer)

@@ -18,10 +18,10 @@ _Connection = TypeVar("_Connection", bound=Connection)
 
 
 class EpollLoop(Generic[_Connection]):
-    """Serves on `listener` until `stop`.
+    """Serves on `listeners` until `stop`.
 
     Args:
-        listener: a bound socket.
+        listeners: bound sockets, all served alike.
         connect: makes the connection of an accepted socket, registered with the epoll.
         on_read: bytes have come into a connection's buffer, and no answer is under way on it.
         send_due: sends what is due; returns when the next event is due, 0.0 if one may be already.
@@ -30,26 +30,26 @@ class EpollLoop(Generic[_Connection]):
 
     def __init__(
         self,
-        listener: socket.socket,
-        *,
+        *listeners: socket.socket,
         connect: Callable[[socket.socket, select.epoll], _Connection],
         on_read: Callable[[_Connection], None],
         send_due: Callable[[], float],
         reads_a_turn: int,
     ) -> None:
-        self._listener = listener
+        self._listeners = {listener.fileno(): listener for listener in listeners}
         self._connect = connect
         self._on_read = on_read
         self._send_due = send_due
         self._reads_a_turn = reads_a_turn
         self._connections: dict[int, _Connection] = {}
         self._is_stopping = False
-        # Set on the listener, inherited by each connection: the kernel stamps from the start.
-        listener.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
-        await_stamps()
-        listener.settimeout(0.0)
         self._epoll = select.epoll()
-        self._epoll.register(listener.fileno(), select.EPOLLIN)
+        for listener in listeners:
+            # inherited by each connection: the kernel stamps from the start
+            listener.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
+            listener.settimeout(0.0)
+            self._epoll.register(listener.fileno(), select.EPOLLIN)
+        await_stamps()
 
     def stop(self) -> None:
         """Let `run` return within a tenth of a second; safe in a signal handler."""
@@ -68,17 +68,17 @@ class EpollLoop(Generic[_Connection]):
                 time.sleep(_PAUSE_S)
                 slept_s = now_s
             for fd, mask in self._epoll.poll(0.0, self._reads_a_turn):
-                if fd == self._listener.fileno():
-                    self._accept()
+                if fd in self._listeners:
+                    self._accept(self._listeners[fd])
                 else:
                     self._on_ready(self._connections[fd], mask)
         for connection in self._connections.values():
             connection.close()
         self._epoll.close()
 
-    def _accept(self) -> None:
+    def _accept(self, listener: socket.socket) -> None:
         try:
-            sock, _ = self._listener.accept()
+            sock, _ = listener.accept()
         except OSError:  # the client has gone again, or no descriptor is left: it may retry
             return
         # A closed connection leaves its entry; the kernel hands its number out again.

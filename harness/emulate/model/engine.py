@@ -3,12 +3,16 @@
 A step's tokens all come at its end, as those of a real engine do.
 """
 
+from collections import deque
+
 from harness.config import EmulateConf
-from harness.emulate.model.figures import Counters, Gauges
+from harness.emulate.model.figures import Counters, Gauges, StepFigures
 from harness.emulate.model.memory import KvMemory
 from harness.emulate.model.scheduler import Scheduler, Work
 from harness.emulate.model.sequence import Sequence
 from harness.emulate.model.step_time import StepTime
+
+_STEPS_KEPT = 1000  # TensorRT-LLM's `max_stats_len`
 
 
 class EngineModel:
@@ -17,18 +21,21 @@ class EngineModel:
     Between the two, `emits` are the sequences that will have one token more when it ends, unless
     they are cancelled.
 
-    `now_s`: the end of the last step. `counters` may be read at any time. A request alone has
-    its first token after prompt_tokens / prefill_tokens_per_s plus the base time of each step
-    that its prompt needs.
+    `now_s`: the end of the last step. `counters` may be read at any time. `steps`: the last
+    thousand that have ended and that nobody has taken out. A request alone has its first token
+    after prompt_tokens / prefill_tokens_per_s plus the base time of each step that its prompt
+    needs.
     """
 
     def __init__(self, conf: EmulateConf) -> None:
         self.now_s = 0.0
         self.counters = Counters()
+        self.steps: deque[StepFigures] = deque(maxlen=_STEPS_KEPT)
         self._time = StepTime(conf)
         self._memory = KvMemory(conf)
         self._scheduler = Scheduler(conf, self._memory, self.counters)
         self._work: Work | None = None
+        self._start_s = 0.0
         self._end_s = 0.0
 
     @property
@@ -78,6 +85,7 @@ class EngineModel:
             start_s = max(start_s, self._scheduler.waiting[0].arrival_s)
         work = self._scheduler.next_work(start_s)
         self._work = work
+        self._start_s = start_s
         self._end_s = self._time.end_s(
             start_s,
             decoding=work.decoding,
@@ -91,10 +99,11 @@ class EngineModel:
     def finish(self) -> list[Sequence]:
         """End the step that was begun; returns the sequences that have one token more."""
         assert self._work is not None, "no step has begun"
-        parts, self._work, self.now_s = self._work.parts, None, self._end_s
+        work, self._work, self.now_s = self._work, None, self._end_s
+        gauges = self.gauges()
         emits: list[Sequence] = []
-        have_ended = False
-        for sequence, tokens in parts:
+        completed = 0
+        for sequence, tokens in work.parts:
             if sequence.is_gone:
                 continue
             sequence.computed += tokens
@@ -110,11 +119,29 @@ class EngineModel:
             sequence.todo = 1
             emits.append(sequence)
             if sequence.is_complete:
-                have_ended = True
+                completed += 1
                 self.counters.complete += 1
                 self.counters.e2e_s += self.now_s - sequence.arrival_s
                 self._memory.release(sequence)
         self.counters.generation += len(emits)
-        if have_ended:
+        if completed:
             self._scheduler.clear_complete()
+        self._keep(work, gauges, completed)
         return emits
+
+    def _keep(self, work: Work, gauges: Gauges, completed: int) -> None:
+        self.steps.append(
+            StepFigures(
+                number=self.counters.steps,
+                end_s=self._end_s,
+                took_s=self._end_s - self._start_s,
+                running=gauges.running,
+                waiting=gauges.waiting,
+                kv_usage_ratio=gauges.kv_usage_ratio,
+                admitted=len(work.admitted),
+                prefilling=len(work.parts) - work.decoding,
+                decoding=work.decoding,
+                prefill_tokens=work.prefill_tokens,
+                completed=completed,
+            )
+        )

@@ -26,6 +26,27 @@ class Counters:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StepFigures:
+    """What one step was. `number` counts from 1; `end_s`, `took_s`: virtual time.
+
+    `running`, `waiting`, `kv_usage_ratio`: while it ran. `admitted`: let in by it. `prefilling`,
+    `decoding`: sequences by what it did for them. `completed`: answers that ended with it.
+    """
+
+    number: int
+    end_s: float
+    took_s: float
+    running: int
+    waiting: int
+    kv_usage_ratio: float
+    admitted: int
+    prefilling: int
+    decoding: int
+    prefill_tokens: int
+    completed: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Gauges:
     """How it stands now. `kv_usage_ratio`: 0..1 of the blocks."""
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from harness.config import EmulateConf
 from harness.emulate.model.engine import EngineModel
-from harness.emulate.model.figures import Counters, Gauges
+from harness.emulate.model.figures import Counters, Gauges, StepFigures
 from harness.emulate.model.sequence import Sequence
 from harness.emulate.server.lateness import Lateness
 from harness.emulate.server.pace import Pace
@@ -21,10 +21,11 @@ class Player:
     """The engine and the answers under way.
 
     A request's arrival is its kernel stamp, and steps follow each other in virtual time: a late
-    emulator delays what it sends, never the schedule itself.
+    emulator delays what it sends, never the schedule itself. `disconnect_poll_s`: how often the
+    engine looks whether a request's client has gone; 0: it sees that at once.
     """
 
-    def __init__(self, conf: EmulateConf, pace: Pace) -> None:
+    def __init__(self, conf: EmulateConf, pace: Pace, disconnect_poll_s: float = 0.0) -> None:
         self.on_complete: Callable[[ClientConnection], None] = lambda _connection: None
         self.finished: dict[str, int] = {}
         self.lateness = Lateness()
@@ -35,6 +36,8 @@ class Player:
         self._due_s: float | None = None  # of the step that has begun
         self._ready: list[tuple[Stream, bytes]] = []
         self._leaked: list[bytes] = []
+        self._poll_s = disconnect_poll_s
+        self._forsaken: list[tuple[float, Stream]] = []  # when the engine sees it, virtual time
 
     @property
     def counters(self) -> Counters:
@@ -48,6 +51,12 @@ class Player:
     def reset_cache(self) -> None:
         """Forget the beginnings of all prompts."""
         self._model.reset_cache()
+
+    def take_steps(self) -> list[StepFigures]:
+        """The steps that have ended since the last call, at most a thousand, in order."""
+        steps = list(self._model.steps)
+        self._model.steps.clear()
+        return steps
 
     def memory_bytes(self) -> int:
         """The resident memory that the emulated engine claims."""
@@ -95,12 +104,34 @@ class Player:
             connection.put(ask.answer.head)
 
     def abandon(self, stream: Stream) -> None:
-        """The client has gone: what the engine still had to do for it falls away."""
+        """The client has gone: when the engine sees it, what it still had to do falls away."""
+        if not self._poll_s:
+            self._drop(stream)
+            return
+        since_s = self._pace.now_s() - stream.sequence.arrival_s
+        polls = math.floor(since_s / self._poll_s) + 1
+        self._forsaken.append((stream.sequence.arrival_s + polls * self._poll_s, stream))
+
+    def _drop(self, stream: Stream) -> None:
         self._model.cancel(stream.sequence)
         self._end(stream, "abort")
 
+    def _drop_forsaken(self) -> None:
+        """Give up the requests whose client's absence the engine has seen by now."""
+        now_s, waiting = self._pace.now_s(), []
+        for seen_s, stream in self._forsaken:
+            if stream.sequence.is_complete:
+                continue
+            if seen_s <= now_s:
+                self._drop(stream)
+            else:
+                waiting.append((seen_s, stream))
+        self._forsaken = waiting
+
     def advance(self) -> float:
         """Send what is due; returns when the next step ends, 0.0 if it may have ended already."""
+        if self._forsaken:
+            self._drop_forsaken()
         if self._due_s is None:
             end_s = self._model.begin()
             if end_s is None:
@@ -150,15 +181,23 @@ class Player:
                 self._complete(sequence.owner)
 
     def _break_off(self, stream: Stream) -> None:
+        """End the answer in place of a token, if its client has not gone already."""
         connection = stream.connection
+        if connection.stream is not stream:
+            return
         if stream.failure is None:
+            connection.stream = None
+            self._drop(stream)
             connection.close()
-        elif connection.stream is stream and connection.put(stream.failure):
+        elif connection.put(stream.failure):
             self._model.cancel(stream.sequence)
             self._free(connection, stream, "error")
 
     def _complete(self, stream: Stream) -> None:
-        self._free(stream.connection, stream, stream.ask.finish_reason)
+        if stream.connection.stream is stream:
+            self._free(stream.connection, stream, stream.ask.finish_reason)
+        else:  # its client has gone, which the engine has not seen
+            self._end(stream, stream.ask.finish_reason)
 
     def _free(self, connection: ClientConnection, stream: Stream, reason: str) -> None:
         """The answer has ended; the connection may bring the next request."""

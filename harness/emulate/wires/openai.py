@@ -94,8 +94,11 @@ class OpenAiWire:
         names = self._names or (DEFAULT_NAME,)
         return [{"id": name, **more, "max_model_len": limit} for name in names]
 
+    def _order(self, body: bytes, *, is_chat: bool) -> Order:
+        return read_order(body, is_chat=is_chat)
+
     def _ask(self, body: bytes, number: int, *, is_chat: bool) -> Ask:
-        order = read_order(body, is_chat=is_chat)
+        order = self._order(body, is_chat=is_chat)
         self._check_model(order.model)
         prompt_tokens = count_tokens(order.prompt)
         output_tokens, reason = self._length(order, prompt_tokens, number)

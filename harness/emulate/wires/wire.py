@@ -1,12 +1,12 @@
 """The interface between the emulator and an engine's wire; a new engine is one more wire."""
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from harness.calibrate.server.wire import HttpRequest
 from harness.config import EmulateConf
-from harness.emulate.model.figures import Counters, Gauges
+from harness.emulate.model.figures import Counters, Gauges, StepFigures
 
 
 class Answer(Protocol):
@@ -70,6 +70,22 @@ class EngineState(Protocol):
     def reset_cache(self) -> None:
         """Forget the beginnings of all prompts."""
         ...
+
+    def take_steps(self) -> Sequence[StepFigures]:
+        """The steps that have ended since the last call, at most a thousand, in order."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manners:
+    """What only some engines do; a wire that has such has an attribute `manners`.
+
+    `disconnect_poll_s`: it looks only so often whether a request's client has gone; 0: it sees
+    that at once. `port_offset`: it listens on a second port too, so far above the first.
+    """
+
+    disconnect_poll_s: float = 0.0
+    port_offset: int = 0
 
 
 class Wire(Protocol):
