@@ -122,7 +122,7 @@ class OpenAiWire:
             finish_reason=reason,
             answer=self._answer(order, named, output_tokens),
             block_keys=keys,
-            failure=STREAM_FAILURE if order.is_stream else self.failed(),
+            failure=self._failure(order),
         )
 
     def _check_model(self, name: str) -> None:
@@ -137,6 +137,10 @@ class OpenAiWire:
         if order.is_stream:
             return StreamedAnswer(named, tokens, has_usage=order.has_usage)
         return WholeAnswer(named)
+
+    def _failure(self, order: Order) -> bytes | None:
+        """What ends an answer that fails in its middle; None: its connection breaks off."""
+        return STREAM_FAILURE if order.is_stream else self.failed()
 
     def _length(self, order: Order, prompt_tokens: int, number: int) -> tuple[int, str]:
         """Tokens of the answer, and why it ends."""

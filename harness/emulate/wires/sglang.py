@@ -133,6 +133,11 @@ class SglangWire(OpenAiWire):
         """500, in place of a stream too: nothing has been sent of it yet."""
         return flat_error(500, "Internal server error: emulated", "InternalServerError")
 
+    def _failure(self, order: Order) -> bytes | None:
+        """Its connection breaks off: what a stream that fails in the middle says is not known."""
+        del order
+        return None
+
     def _models(self) -> list[dict[str, object]]:
         """The first name is the model, the others are LoRA adapters."""
         base, *adapters = super()._models()

@@ -93,6 +93,11 @@ class TensorRtLlmWire(OpenAiWire):
         del body
         return _error(400, str(refused))
 
+    def _failure(self, order: Order) -> bytes | None:
+        """Its connection breaks off: an exception in the middle sends no event."""
+        del order
+        return None
+
     def overloaded(self, in_flight: int, retry_after_s: int) -> bytes:
         """429, which the real one never answers: it queues."""
         more = {"retry-after": str(retry_after_s)}

@@ -74,6 +74,11 @@ class TritonWire(OpenAiWire):
         del body
         return json_response(400, {"error": str(refused)})
 
+    def _failure(self, order: Order) -> bytes | None:
+        """Its connection breaks off: what a stream that fails in the middle says is not known."""
+        del order
+        return None
+
     def loading(self) -> bytes:
         """Never asked: the ports are closed as long."""
         return json_response(400, {"error": "the server is not ready"})
