@@ -7,13 +7,23 @@ from dataclasses import dataclass
 class Counters:
     """Totals since the start, in tokens where no other unit is named.
 
-    `prefix_queries`, `prefix_hits`: prompt tokens looked for in the cache, and found.
+    `prefix_queries`, `prefix_hits`: prompt tokens looked for in the cache, and found. `cached`,
+    `prompt_s`: of prompts that have been read: tokens that the cache had, and the times from the
+    start of each to its first token. `ended`, `ended_s`: tokens of complete answers, and the times
+    from first to last token of each. `sequence_steps`: the sequences of each step, summed.
+    `longest`: most tokens that one sequence has held.
     """
 
     prompt: int = 0
     generation: int = 0
     prefix_queries: int = 0
     prefix_hits: int = 0
+    cached: int = 0
+    prompt_s: float = 0.0
+    ended: int = 0
+    ended_s: float = 0.0
+    sequence_steps: int = 0
+    longest: int = 0
     preemptions: int = 0
     steps: int = 0
     busy_s: float = 0.0
