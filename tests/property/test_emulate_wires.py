@@ -203,3 +203,21 @@ def test_a_divided_context_is_often_accepted_above() -> None:
                 continue
             accepted += 1
     assert accepted > 600
+
+
+@settings(deadline=None, max_examples=15)
+@given(seed=SEEDS, slots=st.integers(2, 6))
+def test_a_preempted_request_keeps_its_place(seed: int, slots: int) -> None:
+    playing, random = Playing("openai", slots=slots, kv_blocks=slots * 2), Random(seed)
+    clients = [playing.ask(ROUTES[0], 32, stream=True, prompt="x" * 64) for _ in range(4 * slots)]
+    while playing.player.advance() != math.inf:
+        at_work = [slot for slot in playing.player.slots if slot.sequence is not None]
+        assert len(at_work) >= playing.player.gauges().running
+        under_way = [client for client in clients if client.stream is not None]
+        if playing.player.counters.preemptions and under_way and random.random() < 0.02:
+            gone = random.choice(under_way)
+            stream, gone.stream = gone.stream, None
+            playing.player.abandon(stream)
+    assert playing.player.counters.preemptions > 0
+    assert all(slot.sequence is None for slot in playing.player.slots)
+    assert sum(playing.player.finished.values()) == len(clients)
