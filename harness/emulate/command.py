@@ -40,13 +40,14 @@ def serve(arguments: Sequence[str], program: str = "bakeoff emulate") -> int:
     if not wire.listens_while_loading:
         time.sleep(conf.loading_s / conf.speed)  # its port is closed as long
         conf = replace(conf, loading_s=0.0)
+    speaks = wire(conf, tuple(options.served_names))
     manners: Manners = getattr(wire, "manners", Manners())
     listeners = _listen_all(options.host, options.port, manners.port_offset)
     host, port = listeners[0].getsockname()[:2]
     _say(f"emulated {options.engine}: {json.dumps(asdict(conf))}")
     pace = Pace(conf.speed)
     player = Player(conf, pace, manners.disconnect_poll_s)
-    front = Front(conf, wire(conf, tuple(options.served_names)), player, pace)
+    front = Front(conf, speaks, player, pace)
     loop = EpollLoop(
         *listeners,
         connect=lambda sock, epoll: ClientConnection(sock, epoll, player),

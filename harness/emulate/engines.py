@@ -5,6 +5,7 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from harness.config import EmulateConf
+from harness.emulate.wires.llamacpp import LlamaCppWire
 from harness.emulate.wires.openai import OpenAiWire
 from harness.emulate.wires.sglang import SglangWire
 from harness.emulate.wires.tensorrt_llm import TensorRtLlmWire
@@ -15,6 +16,7 @@ from harness.errors import ConfigError
 
 WIRES: Mapping[str, type[Wire]] = MappingProxyType(
     {
+        "llamacpp": LlamaCppWire,
         "openai": OpenAiWire,
         "sglang": SglangWire,
         "vllm": VllmWire,

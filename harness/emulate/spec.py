@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from harness.adapter import ServeContext, ServeSpec
 from harness.config import EmulateConf, EngineConf, RunConf
-from harness.emulate.engines import wire_class
+from harness.emulate.engines import played, wire_class
 from harness.emulate.options import written_options
 from harness.errors import ConfigError
 
@@ -19,11 +19,13 @@ _SAME = {  # our knob: the engine's own word for it
 def emulate_spec(conf: RunConf, ctx: ServeContext) -> ServeSpec:
     """The command that serves this run's engine, emulated, on the port of `ctx`.
 
-    ConfigError for an engine that cannot be emulated, and for a setting that is given twice.
+    ConfigError for an engine that cannot be emulated, for a setting that is given twice, and for
+    knobs that its wire refuses.
     """
-    wire_class(conf.engine.name)
+    wire = wire_class(conf.engine.name)
     knobs = effective(conf.launch.emulate or EmulateConf(), conf.engine)
     names = [conf.model.served_name or conf.model.name, *conf.scenario.lora]
+    wire(played(knobs, wire), tuple(names))
     argv = [sys.executable, "-m", "harness.emulate", conf.engine.name]
     argv += ["--host", ctx.host, "--port", str(ctx.port), "--served-names", *names]
     host = f"[{ctx.host}]" if ":" in ctx.host else ctx.host

@@ -1,6 +1,7 @@
 import argparse
 import json
 import runpy
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,7 +12,14 @@ from adapters.llamacpp import LlamaCppAdapter
 from adapters.llamacpp_figures import kv_usage_ratio
 from adapters.llamacpp_launch import EMBEDDED_FLAGS, SERVER
 from harness.adapter import ServeContext
-from harness.config import EngineConf, ModelConf, Route, SpeculationConf
+from harness.config import (
+    EngineConf,
+    ImageConf,
+    LaunchMode,
+    ModelConf,
+    Route,
+    SpeculationConf,
+)
 from harness.errors import ConfigError
 from harness.types import Request
 
@@ -78,12 +86,33 @@ def test_raw_arguments_are_passed_on() -> None:
         ({"-c": 9}, r"engine.args.-c=9: is set by bakeoff; use engine.max_model_len"),
         ({"cache-ram": 9}, r"engine.args.cache-ram=9: is set by bakeoff; use engine.prefix_cache"),
         ({"lora": "x"}, r"engine.args.lora=x: is set by bakeoff; use engine.lora"),
-        ({"rope": "x"}, r"engine.args.rope=x: is no flag of the wheel's server"),
     ],
 )
 def test_what_the_engine_cannot_take_is_refused(args: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         LlamaCppAdapter(engine(args=args), MODEL)
+
+
+def test_the_wheels_server_is_given_no_flag_that_it_has_not() -> None:
+    conf = engine(args={"rope": "x"})
+    with pytest.raises(ConfigError, match=r"engine.args.rope=x: is no flag of the wheel's server"):
+        argv_of(conf)
+    for other in (
+        {"mode": LaunchMode.DOCKER, "python": None},
+        {"mode": LaunchMode.PROCESS, "python": None},
+    ):
+        own = engine(args={"rope": "x"}, program="/opt/llama-server")
+        argv = argv_of(own, replace(CTX, **other))
+        assert argv[-2:] == ["--rope", "x"]
+
+
+def test_the_image_is_given_the_flags_alone() -> None:
+    conf = engine(image=ImageConf(reference="ghcr.io/ggml-org/llama.cpp:server-b11434"))
+    spec = LlamaCppAdapter(conf, MODEL).serve(
+        conf, MODEL, replace(CTX, mode=LaunchMode.DOCKER, python=None, host="0.0.0.0")
+    )
+    assert spec.argv == ("-m", *argv_of(conf)[3:5], "0.0.0.0", *argv_of(conf)[6:])
+    assert spec.base_url == "http://127.0.0.1:8190"
 
 
 def test_a_missing_environment_or_model_is_refused_with_what_to_do() -> None:
@@ -168,75 +197,3 @@ def test_kv_usage_counts_only_slots_at_work() -> None:
     assert kv_usage_ratio(json.dumps([{**fresh, "is_processing": True}]).encode()) is None
     assert kv_usage_ratio(b"[]") is None
     assert kv_usage_ratio(b'[{"is_processing": false}]') is None
-
-
-END = "0.00.010.080 E srv          init: exiting due to model loading error\n"
-LOGS = {
-    "bind": (
-        "0.00.004.186 E srv start: couldn't bind HTTP server socket, hostname: h, port: 8192\n",
-        "start: couldn't bind HTTP server socket, hostname: h, port: 8192",
-        "launch.port",
-    ),
-    "missing": (
-        "0.00 E gguf_init: failed to open GGUF file '/m.gguf' (No such file or directory)\n",
-        "gguf_init: failed to open GGUF file '/m.gguf' (No such file or directory)",
-        "model.path",
-    ),
-    "magic": (
-        "0.00.005.615 E gguf_init: invalid magic characters: 'l,?p', expected 'GGUF'\n",
-        "gguf_init: invalid magic characters: 'l,?p', expected 'GGUF'",
-        "not GGUF",
-    ),
-    "cut": (
-        "0.00.020.594 E gguf_init_from_reader: failed to read key-value pairs\n",
-        "gguf_init_from_reader: failed to read key-value pairs",
-        "cut or damaged",
-    ),
-    "sigill": (
-        "Fatal Python error: Illegal instruction\n\nThread 0x00007f (most recent call first):\n",
-        "Fatal Python error: Illegal instruction",
-        "no-repack",
-    ),
-    "memory": (
-        "0.01.0 E alloc: failed to allocate CPU buffer of size 9\nfailed to create_context with m",
-        "alloc: failed to allocate CPU buffer of size 9",
-        "engine.max_running",
-    ),
-    "context": (
-        "0.01.0 E llama: failed to create_context with model '/m.gguf'\n",
-        "llama: failed to create_context with model '/m.gguf'",
-        "engine.max_model_len",
-    ),
-    "full": (
-        "0.01.0 E srv update_slots: Context size has been exceeded.\n",
-        "update_slots: Context size has been exceeded.",
-        "engine.max_model_len",
-    ),
-    "flag": ("error: invalid argument: --x\n", "error: invalid argument: --x", "engine.args"),
-    "module": (
-        "ModuleNotFoundError: No module named 'xllamacpp'\n",
-        "ModuleNotFoundError: No module named 'xllamacpp'",
-        "engines install",
-    ),
-    "load": (
-        "0.00.009.771 E srv    load_model: failed to load model, '/m.gguf'\n",
-        "load_model: failed to load model, '/m.gguf'",
-        "model.path",
-    ),
-}
-
-
-@pytest.mark.parametrize("name", LOGS)
-def test_a_known_failure_is_told_in_the_engines_own_words(name: str) -> None:
-    log, reason, advice = LOGS[name]
-    diagnosis = LlamaCppAdapter(engine(), MODEL).diagnose(f"0.0 I ok\n{log}{END}")
-    assert diagnosis is not None
-    assert diagnosis.reason == reason
-    assert advice in diagnosis.advice
-
-
-def test_the_last_line_of_its_kind_is_the_reason() -> None:
-    log = "a: No such file or directory: one\nb: No such file or directory: two\nexiting\n"
-    diagnosis = LlamaCppAdapter(engine(), MODEL).diagnose(log)
-    assert diagnosis is not None
-    assert diagnosis.reason == "b: No such file or directory: two"

@@ -113,6 +113,7 @@ def test_a_cache_reset_drops_the_hit_rate_to_zero(seed: int, beginnings: int) ->
     assert hit_ratio() > 0
     model.reset_cache()
     assert hit_ratio() == 0
+    assert hit_ratio() > 0  # and it recovers
 
 
 @settings(deadline=None, max_examples=40)
@@ -152,3 +153,134 @@ def test_every_request_gets_all_its_tokens_and_every_block_comes_back(
     assert model.counters.prompt == sum(request.prompt_tokens for request in requests)
     gauges = model.gauges()
     assert (gauges.running, gauges.waiting, gauges.kv_usage_ratio) == (0, 0, 0.0)
+
+
+@settings(deadline=None, max_examples=30)
+@given(
+    seed=SEEDS,
+    lengths=st.lists(st.tuples(st.integers(1, 300), st.integers(1, 200)), min_size=1, max_size=30),
+    is_chunked=st.booleans(),
+)
+def test_nothing_is_preempted_while_all_of_the_demand_fits(
+    seed: int, lengths: list[tuple[int, int]], is_chunked: bool
+) -> None:
+    demand = sum(-(-(prompt + output - 1) // 16) for prompt, output in lengths)
+    conf = EmulateConf(
+        kv_blocks=demand, max_model_len_tokens=demand * 16, chunked_prefill=is_chunked
+    )
+    model, random = EngineModel(conf), Random(seed)
+    token_times(
+        model,
+        [
+            Sequence(prompt_tokens=prompt, output_tokens=output, arrival_s=random.random())
+            for prompt, output in lengths
+        ],
+    )
+    assert model.counters.preemptions == 0
+    assert model.counters.generation == sum(output for _, output in lengths)
+
+
+@settings(deadline=None, max_examples=30)
+@given(prompt=st.integers(1, 200), output=st.integers(20, 200), sequences=st.integers(2, 6))
+def test_one_gives_way_as_soon_as_the_demand_passes_the_blocks(
+    prompt: int, output: int, sequences: int
+) -> None:
+    each = -(-(prompt + output - 1) // 16)
+    at_start = -(-prompt // 16)
+
+    def preemptions(kv_blocks: int) -> int:
+        conf = EmulateConf(kv_blocks=kv_blocks, max_model_len_tokens=each * 16)
+        model = EngineModel(conf)
+        requests = [Sequence(prompt_tokens=prompt, output_tokens=output) for _ in range(sequences)]
+        token_times(model, requests)
+        return model.counters.preemptions
+
+    assert preemptions(sequences * each) == 0
+    if at_start < each:  # all can begin, and one block is missing in the end
+        assert preemptions(sequences * each - 1) > 0
+
+
+@settings(deadline=None, max_examples=30)
+@given(
+    long=st.integers(500, 6000),
+    step_tokens=st.integers(64, 400),
+    rate=st.floats(500, 20_000),
+    others=st.integers(1, 8),
+)
+def test_a_prompt_in_pieces_holds_the_others_up_for_one_step_at_most(
+    long: int, step_tokens: int, rate: float, others: int
+) -> None:
+    def longest_gap_s(*, is_chunked: bool) -> float:
+        conf = EmulateConf(
+            chunked_prefill=is_chunked,
+            tokens_per_step=step_tokens,
+            slots=16,
+            prefill_tokens_per_s=rate,
+            step_per_kv_token_us=0.0,
+        )
+        running = [Sequence(prompt_tokens=1, output_tokens=300) for _ in range(others)]
+        newcomer = Sequence(prompt_tokens=long, output_tokens=1, arrival_s=0.05)
+        times = token_times(EngineModel(conf), [*running, newcomer])[:others]
+        return max(b - a for row in times for a, b in pairwise(row))
+
+    one_step_s = 0.020 + others * 0.1e-3 + step_tokens / rate
+    assert longest_gap_s(is_chunked=True) <= one_step_s + 1e-9
+    assert longest_gap_s(is_chunked=False) >= long / rate + 0.020
+
+
+def closed_load_tokens_per_s(conf: EmulateConf, *, users: int, seed: int) -> float:
+    """Each user asks again as soon as it is answered: tokens over the time of 400 requests."""
+    model, random = EngineModel(conf), Random(seed)
+    left = 400 - users
+
+    def ask() -> None:
+        prompt, output = random.randint(16, 128), random.randint(20, 60)
+        model.submit(Sequence(prompt_tokens=prompt, output_tokens=output, arrival_s=model.now_s))
+
+    for _ in range(users):
+        ask()
+    while model.begin() is not None:
+        for sequence in model.finish():
+            if sequence.is_complete and left:
+                left -= 1
+                ask()
+    return model.counters.generation / model.now_s
+
+
+@settings(deadline=None, max_examples=10)
+@given(seed=SEEDS, users=st.integers(4, 40), per_sequence_ms=st.floats(0, 2))
+def test_more_slots_never_lower_the_throughput_of_a_closed_load(
+    seed: int, users: int, per_sequence_ms: float
+) -> None:
+    rates = [
+        closed_load_tokens_per_s(
+            EmulateConf(slots=slots, step_per_sequence_ms=per_sequence_ms), users=users, seed=seed
+        )
+        for slots in (1, 2, 4, 8, 16, 32, 64)
+    ]
+    assert all(b >= 0.98 * a for a, b in pairwise(rates)), rates  # the load's end is uneven
+    assert users > 32 or rates[-1] == rates[-2]  # slots that nobody needs change nothing
+    assert rates[2] > 1.5 * rates[0]
+
+
+@settings(deadline=None, max_examples=30)
+@given(seed=SEEDS, share_gone=st.floats(0, 1), kv_blocks=st.integers(40, 400))
+def test_tokens_are_counted_once_whoever_leaves(
+    seed: int, share_gone: float, kv_blocks: int
+) -> None:
+    conf = EmulateConf(kv_blocks=kv_blocks, max_model_len_tokens=40 * 16, slots=12)
+    model, random = EngineModel(conf), Random(seed)
+    requests = poisson(20.0, seed=seed, requests=60, output_tokens=60)
+    for one in requests:
+        model.submit(one)
+    emitted = 0
+    while model.begin() is not None:
+        if random.random() < share_gone / 10:
+            model.cancel(random.choice(requests))
+        emitted += len(model.finish())
+    complete = [one for one in requests if one.is_complete]
+    assert {one.is_gone for one in requests if one not in complete} <= {True}
+    assert emitted == model.counters.generation == sum(one.generated for one in requests)
+    assert model.counters.ended == 60 * len(complete)
+    assert model.counters.prompt == sum(one.prompt_tokens for one in requests if one.generated)
+    assert model.gauges().kv_usage_ratio == 0

@@ -92,6 +92,13 @@ class EngineModel:
             kv_tokens=work.kv_tokens,
             prefill_tokens=work.prefill_tokens,
         )
+        for sequence in work.admitted:
+            sequence.begun_s = start_s
+        for sequence in work.emits:
+            sequence.last_s = self._end_s
+            if not sequence.generated:
+                sequence.first_s = self._end_s
+        self.counters.sequence_steps += len(work.parts)
         self.counters.steps += 1
         self.counters.busy_s += self._end_s - start_s
         return self._end_s
@@ -112,16 +119,13 @@ class EngineModel:
             if sequence.todo:
                 continue
             if sequence.generated == 0:
-                self.counters.prompt += sequence.prompt_tokens
-                self.counters.begun += 1
-                self.counters.ttft_s += self.now_s - sequence.arrival_s
+                self._note_read(sequence)
             sequence.generated += 1
             sequence.todo = 1
             emits.append(sequence)
             if sequence.is_complete:
                 completed += 1
-                self.counters.complete += 1
-                self.counters.e2e_s += self.now_s - sequence.arrival_s
+                self._note_ended(sequence)
                 self._memory.release(sequence)
         self.counters.generation += len(emits)
         if completed:
@@ -145,3 +149,17 @@ class EngineModel:
                 completed=completed,
             )
         )
+
+    def _note_read(self, sequence: Sequence) -> None:
+        self.counters.prompt += sequence.prompt_tokens
+        self.counters.begun += 1
+        self.counters.ttft_s += self.now_s - sequence.arrival_s
+        self.counters.cached += sequence.cached_tokens or 0
+        self.counters.prompt_s += sequence.first_s - sequence.begun_s
+
+    def _note_ended(self, sequence: Sequence) -> None:
+        self.counters.complete += 1
+        self.counters.e2e_s += self.now_s - sequence.arrival_s
+        self.counters.ended += sequence.generated
+        self.counters.ended_s += sequence.last_s - sequence.first_s
+        self.counters.longest = max(self.counters.longest, sequence.held_tokens)

@@ -9,13 +9,23 @@ class Counters:
 
     `prefix_queries`, `prefix_hits`: prompt tokens looked for in the cache, and found. `begun`,
     `ttft_s`: answers that have their first token, and their times from arrival to it, summed.
-    `complete`, `e2e_s`: the same of complete answers and their last token. Times are virtual.
+    `complete`, `e2e_s`: the same of complete answers and their last token. `cached`, `prompt_s`:
+    of prompts that have been read: tokens that the cache had, and the times from the start of
+    each to its first token. `ended`, `ended_s`: tokens of complete answers, and the times from
+    first to last token of each. `sequence_steps`: the sequences of each step, summed. `longest`:
+    most tokens that one sequence has held. Times are virtual.
     """
 
     prompt: int = 0
     generation: int = 0
     prefix_queries: int = 0
     prefix_hits: int = 0
+    cached: int = 0
+    prompt_s: float = 0.0
+    ended: int = 0
+    ended_s: float = 0.0
+    sequence_steps: int = 0
+    longest: int = 0
     preemptions: int = 0
     steps: int = 0
     busy_s: float = 0.0

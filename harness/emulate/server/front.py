@@ -40,8 +40,10 @@ class Front:
             is_last = connection.requests == self._wire.requests_a_connection
             asks_to_close = request.headers.get("connection", "").lower() == "close"
             connection.is_closing = is_last or asks_to_close
+            if is_last:
+                request.headers["connection"] = "close"
             if self._pace.now_s() < self._conf.loading_s:
-                connection.put(self._wire.loading())
+                _say(connection, self._wire.loading())
             else:
                 self._number += 1
                 answer = self._wire.respond(request, self._number, self._player)
@@ -54,19 +56,26 @@ class Front:
 
     def _put(self, connection: ClientConnection, answer: bytes | Ask) -> None:
         if isinstance(answer, bytes):
-            connection.put(answer)
+            _say(connection, answer)
             return
         conf, in_flight = self._conf, self._player.in_flight
         if conf.max_in_flight is not None and in_flight >= conf.max_in_flight:
             wait_s = math.ceil(conf.retry_after_s / conf.speed)
-            connection.put(self._wire.overloaded(in_flight, wait_s))
+            _say(connection, self._wire.overloaded(in_flight, wait_s))
             return
         chance = self._random.random()  # one draw a request: the seed fixes which ones fail
         if chance < conf.error_ratio:
-            connection.put(self._wire.failed())
+            _say(connection, self._wire.failed())
             return
         is_cut = chance >= 1.0 - conf.cut_ratio
         is_failed = not is_cut and chance < conf.error_ratio + conf.stream_error_ratio
         cut_at = answer.output_tokens // 2 if is_cut or is_failed else None
         failure = answer.failure if is_failed else None
         self._player.take(connection, answer, cut_at=cut_at, failure=failure)
+
+
+def _say(connection: ClientConnection, answer: bytes) -> None:
+    """Put a whole answer, and close behind it if it says so."""
+    head = answer[: answer.find(b"\r\n\r\n") + 2].lower()
+    connection.is_closing = connection.is_closing or b"\r\nconnection: close\r\n" in head
+    connection.put(answer)

@@ -8,6 +8,7 @@ from harness.config import EmulateConf
 from harness.emulate.model.engine import EngineModel
 from harness.emulate.model.figures import Counters, Gauges, StepFigures
 from harness.emulate.model.sequence import Sequence
+from harness.emulate.model.slots import Slot, Slots
 from harness.emulate.server.lateness import Lateness
 from harness.emulate.server.pace import Pace
 from harness.emulate.server.stream import ClientConnection, Stream
@@ -33,6 +34,7 @@ class Player:
         self._conf = conf
         self._pace = pace
         self._model = EngineModel(conf)
+        self._slots = Slots(conf.slots_played)
         self._due_s: float | None = None  # of the step that has begun
         self._ready: list[tuple[Stream, bytes]] = []
         self._leaked: list[bytes] = []
@@ -47,6 +49,11 @@ class Player:
     def gauges(self) -> Gauges:
         """How the engine stands."""
         return self._model.gauges()
+
+    @property
+    def slots(self) -> tuple[Slot, ...]:
+        """Who works where."""
+        return self._slots.all
 
     def reset_cache(self) -> None:
         """Forget the beginnings of all prompts."""
@@ -96,6 +103,8 @@ class Player:
             block_keys=ask.block_keys,
             owner=stream,
         )
+        if ask.watch is not None:
+            ask.watch(stream.sequence)
         connection.is_busy = True
         connection.stream = stream
         self.in_flight += 1
@@ -147,9 +156,10 @@ class Player:
         return 0.0
 
     def _tell_started(self) -> None:
-        """Send what an engine sends when it begins to work on a request."""
+        """Give places, and send what an engine sends when it begins to work on a request."""
         for sequence in self._model.admitted:
             stream: Stream = sequence.owner
+            self._slots.take(sequence, stream.ask.answer)
             if stream.ask.answer.started and stream.connection.stream is stream:
                 stream.connection.put(stream.ask.answer.started)
 
@@ -208,6 +218,7 @@ class Player:
         self.on_complete(connection)
 
     def _end(self, stream: Stream, reason: str) -> None:
+        self._slots.leave(stream.sequence)
         stream.sequence.owner = None  # no cycle is left: nothing collects them
         self.in_flight -= 1
         self.finished[reason] = self.finished.get(reason, 0) + 1

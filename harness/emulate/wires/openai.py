@@ -17,7 +17,7 @@ from harness.emulate.wires.openai_answer import (
     WholeAnswer,
 )
 from harness.emulate.wires.openai_order import Order, RefusedError, read_order
-from harness.emulate.wires.prompt import block_keys, count_tokens, natural_length
+from harness.emulate.wires.prompt import block_keys, count_tokens, natural_end
 from harness.emulate.wires.vllm_metrics import CONTENT_TYPE, metrics_text
 from harness.emulate.wires.wire import Answer, Ask, EngineState
 
@@ -155,11 +155,14 @@ class OpenAiWire:
             )
         if order.is_forced:
             return most, "length"
-        salt = str(self._conf.seed)
-        if order.temperature > 0:  # sampled: another answer each time, unless it has a seed
-            salt += f" {number if order.seed is None else order.seed}"
-        mean = self._conf.natural_output_tokens
-        natural = max(natural_length(order.prompt, mean, salt), order.min_tokens)
+        natural = natural_end(
+            self._conf,
+            order.prompt,
+            number=number,
+            temperature=order.temperature,
+            seed=order.seed,
+        )
+        natural = max(natural, order.min_tokens)
         return (natural, "stop") if natural <= most else (most, "length")
 
 

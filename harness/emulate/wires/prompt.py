@@ -5,6 +5,8 @@ from collections.abc import Hashable, Sequence
 from random import Random
 from zlib import crc32
 
+from harness.config import EmulateConf
+
 VOCABULARY = 32_000
 CHARACTERS_A_TOKEN = 4  # of English text, about what tokenizers with 32k to 128k words reach
 
@@ -53,3 +55,21 @@ def natural_length(prompt: str | Sequence[int], mean_tokens: int, salt: str) -> 
     random = Random(f"{salt} {crc32(text.encode('utf-8', 'surrogatepass'))}")
     chance = 1.0 - random.random()  # in (0, 1]
     return max(1, math.ceil(math.log(chance) / math.log1p(-1.0 / mean_tokens)))
+
+
+def natural_end(
+    conf: EmulateConf,
+    prompt: str | Sequence[int],
+    *,
+    number: int,
+    temperature: float,
+    seed: int | None,
+) -> int:
+    """Tokens of an answer that ends by itself.
+
+    Greedy, or with a seed, it is the same for the same prompt; else another for each `number`.
+    """
+    salt = str(conf.seed)
+    if temperature > 0:
+        salt += f" {number if seed is None else seed}"
+    return natural_length(prompt, conf.natural_output_tokens, salt)

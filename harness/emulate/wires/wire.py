@@ -1,12 +1,14 @@
 """The interface between the emulator and an engine's wire; a new engine is one more wire."""
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
 from harness.calibrate.server.wire import HttpRequest
 from harness.config import EmulateConf
 from harness.emulate.model.figures import Counters, Gauges, StepFigures
+from harness.emulate.model.sequence import Sequence
+from harness.emulate.model.slots import Slot
 
 
 class Answer(Protocol):
@@ -34,7 +36,8 @@ class Ask:
 
     `finish_reason`: why the answer will end, in the engine's word. `block_keys`: one for each
     full KV block of the prompt; may be empty without a prefix cache. `failure`: what ends the
-    answer if the engine fails on it in the middle; None: its connection breaks off.
+    answer if the engine fails on it in the middle; None: its connection breaks off. `watch`: is
+    given the sequence that plays it, for an answer that tells its own times or its slot.
     """
 
     prompt_tokens: int
@@ -43,6 +46,7 @@ class Ask:
     answer: Answer
     block_keys: tuple[Hashable, ...] = ()
     failure: bytes | None = None
+    watch: Callable[[Sequence], None] | None = None
 
 
 class EngineState(Protocol):
@@ -53,6 +57,11 @@ class EngineState(Protocol):
     @property
     def counters(self) -> Counters:
         """The engine's totals."""
+        ...
+
+    @property
+    def slots(self) -> tuple[Slot, ...]:
+        """Who works where; the `request` of each is the Answer of its last one."""
         ...
 
     def gauges(self) -> Gauges:
@@ -71,7 +80,7 @@ class EngineState(Protocol):
         """Forget the beginnings of all prompts."""
         ...
 
-    def take_steps(self) -> Sequence[StepFigures]:
+    def take_steps(self) -> list[StepFigures]:
         """The steps that have ended since the last call, at most a thousand, in order."""
         ...
 
@@ -91,6 +100,8 @@ class Manners:
 class Wire(Protocol):
     """An engine's HTTP interface.
 
+    A whole answer that says `connection: close` closes it; a request that carries it, or is the
+    last that its connection takes, has it among its headers.
     `number` counts the requests. `names`: the models that are served; empty: every name.
     `defaults`: the engine's own choice for knobs that are not given. `listens_while_loading`:
     whether it answers 503 until it is loaded; else its port is closed. `requests_a_connection`:
