@@ -45,6 +45,11 @@ ADAPTERS: Mapping[str, Entry] = MappingProxyType(
             summary="Text Generation Inference, native stream or chat route",
             launch=("attach",),
         ),
+        "transformers": Entry(
+            target="adapters.transformers:TransformersAdapter",
+            summary="transformers serve, the library's own server: the baseline",
+            launch=("process", "docker", "attach", "emulate"),
+        ),
     }
 )
 assert list(ADAPTERS) == sorted(ADAPTERS)
