@@ -9,12 +9,11 @@ from typing import Any
 
 import msgspec
 
+from adapters import transformers_launch as launch
 from adapters.arguments import refuse
 from adapters.diagnosis import diagnose
 from adapters.openai_compatible import OpenAICompatible, get
 from adapters.transformers_figures import FAILURES, log_facts
-from adapters.transformers_launch import CONTINUOUS, OWNED, check_together, is_continuous
-from adapters.transformers_launch import serve_spec, table
 from harness.adapter import ServeContext, ServeSpec
 from harness.config import EngineConf, ModelConf, ModelFormat
 from harness.types import Capabilities, Diagnosis, LogFacts, Provenance, Request
@@ -30,8 +29,8 @@ class TransformersAdapter(OpenAICompatible):
     """
 
     name = "transformers"
-    settings = CONTINUOUS
-    owned = OWNED
+    settings = launch.CONTINUOUS
+    owned = launch.OWNED
     model_format = ModelFormat.HF
     capabilities = Capabilities(
         forced_length=True,
@@ -44,16 +43,16 @@ class TransformersAdapter(OpenAICompatible):
     )
 
     def __init__(self, engine: EngineConf, model: ModelConf) -> None:
-        self.settings = table(engine)
+        self.settings = launch.table(engine)
         super().__init__(engine, model)
-        check_together(engine)
-        can_be_off = not is_continuous(engine)
+        launch.check_together(engine)
+        can_be_off = not launch.is_continuous(engine)
         self.capabilities = replace(self.capabilities, prefix_cache_off=can_be_off)
         self.probes = {**self.probes, "health": get("/health")}
 
     def serve(self, conf: EngineConf, model: ModelConf, ctx: ServeContext) -> ServeSpec:
         """`transformers serve`, of the engine's environment, of `engine.program` or of an image."""
-        return serve_spec(conf, model, ctx)
+        return launch.serve_spec(conf, model, ctx)
 
     def _extras(self) -> dict[str, Any]:
         return {"model": self._model.served_name or None, "stream_options": None}
@@ -69,7 +68,7 @@ class TransformersAdapter(OpenAICompatible):
         config |= {"num_beams": 1, "repetition_penalty": 1.0}
         if is_sampled:
             config["top_k"] = 0
-        if not is_continuous(self._engine):
+        if not launch.is_continuous(self._engine):
             config["min_new_tokens"] = tokens
         elif is_sampled:
             reason = (

@@ -30,7 +30,7 @@ FAILURES = (
         advice="there is no such folder, so it was taken for a name on a hub: check model.path",
     ),
     Failure(
-        pattern=r"We couldn't connect to|outgoing traffic has been disabled|offline mode is enabled",
+        pattern=r"We couldn't connect to|outgoing traffic has been disabled|offline mode is en",
         advice="the model is not on this machine: give model.path a folder",
     ),
     Failure(
