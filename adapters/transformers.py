@@ -13,7 +13,7 @@ from adapters import transformers_launch as launch
 from adapters.arguments import refuse
 from adapters.diagnosis import diagnose
 from adapters.openai_compatible import OpenAICompatible, get
-from adapters.transformers_figures import FAILURES, log_facts
+from adapters.transformers_figures import FAILURES, LOG_PREFIX, log_facts
 from harness.adapter import ServeContext, ServeSpec
 from harness.config import EngineConf, ModelConf, ModelFormat
 from harness.types import Capabilities, Diagnosis, LogFacts, Provenance, Request
@@ -31,7 +31,7 @@ class TransformersAdapter(OpenAICompatible):
     name = "transformers"
     settings = launch.CONTINUOUS
     owned = launch.OWNED
-    model_format = ModelFormat.HF
+    model_format: ModelFormat | None = ModelFormat.HF
     capabilities = Capabilities(
         forced_length=True,
         token_id_prompts=False,
@@ -92,4 +92,4 @@ class TransformersAdapter(OpenAICompatible):
 
     def diagnose(self, log_tail: str) -> Diagnosis | None:
         """See `harness.adapter.Adapter`."""
-        return diagnose(log_tail, FAILURES)
+        return diagnose(log_tail, FAILURES, LOG_PREFIX)

@@ -8,6 +8,7 @@ import re
 from adapters.diagnosis import SIGILL, Failure
 from harness.types import LogFacts
 
+LOG_PREFIX = r"ERROR: +|[\d-]+ [\d:,]+ - \w+ - ERROR - "
 _INSTALL = "the engine's environment is incomplete: run: bakeoff engines install transformers"
 _FOLDER = "give model.path a folder with config.json, safetensors and tokenizer.json"
 _LESS = "lower engine.kv_tokens or engine.tokens_per_step, or take a smaller model or dtype"

@@ -7,6 +7,7 @@ from types import MappingProxyType
 from harness.config import EmulateConf
 from harness.emulate.wires.openai import OpenAiWire
 from harness.emulate.wires.sglang import SglangWire
+from harness.emulate.wires.transformers import TransformersWire
 from harness.emulate.wires.wire import Wire
 from harness.errors import ConfigError
 
@@ -14,6 +15,7 @@ WIRES: Mapping[str, type[Wire]] = MappingProxyType(
     {
         "openai": OpenAiWire,
         "sglang": SglangWire,
+        "transformers": TransformersWire,
     }
 )
 
@@ -21,6 +23,9 @@ WIRES: Mapping[str, type[Wire]] = MappingProxyType(
 def played(conf: EmulateConf, wire: type[Wire]) -> EmulateConf:
     """The knobs with the engine's own choice for those that are not given."""
     mine = {key: value for key, value in wire.defaults.items() if getattr(conf, key) is None}
+    slots, most = mine.get("slots"), conf.tokens_per_step
+    if isinstance(slots, int) and most is not None:
+        mine["slots"] = min(slots, most)  # each takes a token of every step
     return replace(conf, **mine)  # type: ignore[arg-type]
 
 
