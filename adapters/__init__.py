@@ -50,6 +50,11 @@ ADAPTERS: Mapping[str, Entry] = MappingProxyType(
             summary="Text Generation Inference, native stream or chat route",
             launch=("attach",),
         ),
+        "transformers": Entry(
+            target="adapters.transformers:TransformersAdapter",
+            summary="transformers serve, the library's own server: the baseline",
+            launch=("process", "docker", "attach", "emulate"),
+        ),
         "triton": Entry(
             target="adapters.triton:TritonAdapter",
             summary="Triton Inference Server in front of an engine of TensorRT-LLM",

@@ -9,6 +9,7 @@ from harness.emulate.wires.llamacpp import LlamaCppWire
 from harness.emulate.wires.openai import OpenAiWire
 from harness.emulate.wires.sglang import SglangWire
 from harness.emulate.wires.tensorrt_llm import TensorRtLlmWire
+from harness.emulate.wires.transformers import TransformersWire
 from harness.emulate.wires.triton import TritonWire
 from harness.emulate.wires.vllm import VllmWire
 from harness.emulate.wires.wire import Wire
@@ -19,10 +20,11 @@ WIRES: Mapping[str, type[Wire]] = MappingProxyType(
         "llamacpp": LlamaCppWire,
         "openai": OpenAiWire,
         "sglang": SglangWire,
+        "tensorrt_llm": TensorRtLlmWire,
+        "transformers": TransformersWire,
+        "triton": TritonWire,
         "vllm": VllmWire,
         "vllm_cpu": VllmWire,
-        "tensorrt_llm": TensorRtLlmWire,
-        "triton": TritonWire,
     }
 )
 
@@ -30,6 +32,9 @@ WIRES: Mapping[str, type[Wire]] = MappingProxyType(
 def played(conf: EmulateConf, wire: type[Wire]) -> EmulateConf:
     """The knobs with the engine's own choice for those that are not given."""
     mine = {key: value for key, value in wire.defaults.items() if getattr(conf, key) is None}
+    slots, most = mine.get("slots"), conf.tokens_per_step
+    if isinstance(slots, int) and most is not None:
+        mine["slots"] = min(slots, most)  # each takes a token of every step
     return replace(conf, **mine)  # type: ignore[arg-type]
 
 
