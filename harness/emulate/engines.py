@@ -7,6 +7,7 @@ from types import MappingProxyType
 from harness.config import EmulateConf
 from harness.emulate.wires.openai import OpenAiWire
 from harness.emulate.wires.sglang import SglangWire
+from harness.emulate.wires.tgi import TgiWire
 from harness.emulate.wires.wire import Wire
 from harness.errors import ConfigError
 
@@ -14,6 +15,7 @@ WIRES: Mapping[str, type[Wire]] = MappingProxyType(
     {
         "openai": OpenAiWire,
         "sglang": SglangWire,
+        "tgi": TgiWire,
     }
 )
 

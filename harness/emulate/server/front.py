@@ -59,11 +59,12 @@ class Front:
         conf, in_flight = self._conf, self._player.in_flight
         if conf.max_in_flight is not None and in_flight >= conf.max_in_flight:
             wait_s = math.ceil(conf.retry_after_s / conf.speed)
-            connection.put(self._wire.overloaded(in_flight, wait_s))
+            said = answer.overloaded
+            connection.put(said() if said else self._wire.overloaded(in_flight, wait_s))
             return
         chance = self._random.random()  # one draw a request: the seed fixes which ones fail
         if chance < conf.error_ratio:
-            connection.put(self._wire.failed())
+            connection.put((answer.failed or self._wire.failed)())
             return
         is_cut = chance >= 1.0 - conf.cut_ratio
         cut_at = answer.output_tokens // 2 if is_cut else None

@@ -60,7 +60,7 @@ def read_order(body: bytes, *, is_chat: bool) -> Order:
     if max_tokens is not None and (type(max_tokens) is not int or max_tokens < 1):
         raise RefusedError(f"max_tokens must be at least 1, got {max_tokens}.", "max_tokens")
     return Order(
-        prompt=_chat_text(data.get("messages")) if is_chat else _prompt(data.get("prompt")),
+        prompt=chat_text(data.get("messages")) if is_chat else _prompt(data.get("prompt")),
         model=_typed(data, "model", str, default=""),
         max_tokens=max_tokens,
         min_tokens=max(0, _typed(data, "min_tokens", int, default=0)),
@@ -91,7 +91,7 @@ def _prompt(value: Any) -> str | list[int]:
     raise RefusedError("prompt must be one text or one list of token ids, not empty", "prompt")
 
 
-def _chat_text(messages: Any) -> str:
+def chat_text(messages: Any) -> str:
     """The messages as one text, so that a longer talk begins with the shorter one."""
     if not isinstance(messages, list) or not messages:
         raise RefusedError("messages must be a list of at least one", "messages")

@@ -1,6 +1,6 @@
 """The interface between the emulator and an engine's wire; a new engine is one more wire."""
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -12,12 +12,18 @@ from harness.emulate.model.figures import Counters, Gauges
 class Answer(Protocol):
     """The bytes of one answer, asked for when they are due.
 
-    `head`: sent as soon as the request is taken; `started`: when the engine begins to work on it,
-    after its wait in the queue. Both may be empty: then all of it comes with the tokens.
+    Both of `head` and `started` may be empty: then all of it comes with the tokens.
     """
 
-    head: bytes
-    started: bytes
+    @property
+    def head(self) -> bytes:
+        """What is sent as soon as the request is taken."""
+        ...
+
+    @property
+    def started(self) -> bytes:
+        """What is sent when the engine begins to work on it, after its wait in the queue."""
+        ...
 
     def token(self, k: int) -> bytes:
         """What is sent for token `k`, counted from 0, if more follow; empty: nothing yet."""
@@ -33,7 +39,9 @@ class Ask:
     """A request that the engine is to work on.
 
     `finish_reason`: why the answer will end, in the engine's word. `block_keys`: one for each
-    full KV block of the prompt; may be empty without a prefix cache.
+    full KV block of the prompt; may be empty without a prefix cache. `overloaded`, `failed`: the
+    answer to it if it is one too many or the engine fails on it, where that depends on the
+    request; None: the wire's.
     """
 
     prompt_tokens: int
@@ -41,6 +49,8 @@ class Ask:
     finish_reason: str
     answer: Answer
     block_keys: tuple[Hashable, ...] = ()
+    overloaded: Callable[[], bytes] | None = None
+    failed: Callable[[], bytes] | None = None
 
 
 class EngineState(Protocol):
