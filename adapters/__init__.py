@@ -48,7 +48,7 @@ ADAPTERS: Mapping[str, Entry] = MappingProxyType(
         "tgi": Entry(
             target="adapters.tgi:TgiAdapter",
             summary="Text Generation Inference, native stream or chat route",
-            launch=("attach",),
+            launch=("process", "docker", "attach", "emulate"),
         ),
         "transformers": Entry(
             target="adapters.transformers:TransformersAdapter",

@@ -1,23 +1,28 @@
 """Text Generation Inference: its native stream (one event a token) or its chat route.
 
-A length cannot be forced over HTTP (TGI 3.3.7, router/src/validation.rs).
+A length cannot be forced over HTTP (TGI 3.3.7, router/src/validation.rs): answers end by
+themselves, and their lengths are compared as they came.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
-from adapters.failures import json_value
+from adapters.diagnosis import diagnose
 from adapters.metrics import known_sample
 from adapters.openai_compatible import OpenAICompatible, get, is_emulated, post
-from adapters.session import plain_text
-from adapters.tgi_wire import TgiDecoder
-from harness.adapter import TOKENIZE_PROBE, Decoder
-from harness.config import EngineConf, ModelConf, Route
+from adapters.tgi_figures import FAILURES, LOG_PREFIX, identity, log_facts, plain
+from adapters.tgi_launch import OWNED, SETTINGS, check_together, serve_spec
+from adapters.tgi_wire import TgiDecoder, native_body
+from harness.adapter import TOKENIZE_PROBE, Decoder, ServeContext, ServeSpec
+from harness.config import EngineConf, ModelConf, ModelFormat, Route
 from harness.types import (
     Capabilities,
+    Diagnosis,
     EngineIdentity,
     EngineSample,
     HttpCall,
+    LogFacts,
     Provenance,
     Request,
     ResponseHead,
@@ -28,6 +33,9 @@ class TgiAdapter(OpenAICompatible):
     """TGI; `engine.route=completions` is the native stream, `chat` the OpenAI route."""
 
     name = "tgi"
+    settings = SETTINGS
+    owned = OWNED
+    model_format = ModelFormat.HF
     capabilities = Capabilities(
         forced_length=False,
         token_id_prompts=False,
@@ -42,6 +50,7 @@ class TgiAdapter(OpenAICompatible):
 
     def __init__(self, engine: EngineConf, model: ModelConf) -> None:
         super().__init__(engine, model)
+        check_together(engine)
         known = {name: get(f"/{name}") for name in ("health", "metrics", "info")}
         self.probes = {
             **self.probes,
@@ -53,17 +62,15 @@ class TgiAdapter(OpenAICompatible):
     def _served_name(self) -> str:
         return self._model.served_name or "tgi"  # any other name is taken for a LoRA adapter
 
+    def serve(self, conf: EngineConf, model: ModelConf, ctx: ServeContext) -> ServeSpec:
+        """The launcher, on this machine or in its image."""
+        return serve_spec(conf, model, ctx)
+
     def encode(self, request: Request) -> HttpCall:
         """See `harness.adapter.Adapter`."""
         if self._engine.route is Route.CHAT:
             return super().encode(request)
-        parameters: dict[str, Any] = {"max_new_tokens": request.max_output_tokens, "details": True}
-        parameters |= {"do_sample": request.temperature > 0}
-        if request.temperature > 0:
-            parameters |= {"temperature": request.temperature, "seed": request.seed}
-        if request.lora:
-            parameters["adapter_id"] = request.lora
-        return post("/generate_stream", {"inputs": plain_text(request), "parameters": parameters})
+        return post("/generate_stream", native_body(request))
 
     def _extras(self) -> dict[str, Any]:
         return {"top_p": None}  # TGI refuses a top_p of 1
@@ -78,13 +85,13 @@ class TgiAdapter(OpenAICompatible):
 
     def identity(self, bodies: Mapping[str, bytes]) -> EngineIdentity:
         """From `/info`."""
-        info = json_value(bodies.get("info", b""))
-        fields = info if isinstance(info, dict) else {}
-        version, model = fields.get("version"), fields.get("model_id")
-        limit = fields.get("max_total_tokens")
-        return EngineIdentity(
-            version=version if isinstance(version, str) else None,
-            model=model if isinstance(model, str) else None,
-            max_model_len_tokens=limit if isinstance(limit, int) else None,
-            is_emulated=is_emulated(bodies.get("models", b"")),
-        )
+        found = identity(bodies.get("info", b""))
+        return replace(found, is_emulated=is_emulated(bodies.get("models", b"")))
+
+    def log_facts(self, log: str) -> LogFacts:
+        """See `harness.adapter.Adapter`."""
+        return log_facts(log)
+
+    def diagnose(self, log_tail: str) -> Diagnosis | None:
+        """See `harness.adapter.Adapter`."""
+        return diagnose(plain(log_tail), FAILURES, LOG_PREFIX)

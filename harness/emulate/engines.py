@@ -9,6 +9,7 @@ from harness.emulate.wires.llamacpp import LlamaCppWire
 from harness.emulate.wires.openai import OpenAiWire
 from harness.emulate.wires.sglang import SglangWire
 from harness.emulate.wires.tensorrt_llm import TensorRtLlmWire
+from harness.emulate.wires.tgi import TgiWire
 from harness.emulate.wires.transformers import TransformersWire
 from harness.emulate.wires.triton import TritonWire
 from harness.emulate.wires.vllm import VllmWire
@@ -21,6 +22,7 @@ WIRES: Mapping[str, type[Wire]] = MappingProxyType(
         "openai": OpenAiWire,
         "sglang": SglangWire,
         "tensorrt_llm": TensorRtLlmWire,
+        "tgi": TgiWire,
         "transformers": TransformersWire,
         "triton": TritonWire,
         "vllm": VllmWire,

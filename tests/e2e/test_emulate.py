@@ -89,10 +89,45 @@ def test_a_run_starts_its_own_emulator_with_the_engines_settings(
     assert '"slots": 3, "max_model_len_tokens": 200' in log
 
 
+def test_an_engine_that_cannot_force_lengths_is_measured_by_those_that_came(
+    bakeoff: CommandLine, tmp_path: Path
+) -> None:
+    ended = bakeoff(
+        "run",
+        "engine=tgi",
+        "launch=emulate",
+        "launch.emulate.step_ms=5",
+        "launch.emulate.natural_output_tokens=6",
+        "launch.emulate.loading_s=1",
+        "model=file",
+        "model.name=tiny",
+        "scenario=fixed",
+        "scenario.input_tokens=40",
+        "scenario.output_tokens=8",
+        "load.users=2",
+        "load.duration_s=null",
+        "load.requests=20",
+        "validity.max_lag_s=0.5",
+        "name=natural",
+    )
+    assert ended.code == 0, ended.err
+    (run,) = open_runs(tmp_path / "results").runs
+    assert run.info.emulated is True
+    assert (run.info.identity.model, run.info.identity.version) == ("tiny", "3.3.7")
+    rows = [row for row in run.requests().to_pylist() if row["phase"] == "measure"]
+    assert [row["error"] for row in rows] == [None] * 20
+    by_reason: dict[str, set[int]] = {"eos_token": set(), "length": set()}
+    for row in rows:
+        by_reason[row["finish_reason"]].add(row["output_tokens"])
+        assert len(row["chunk_s"]) == row["output_tokens"]
+    assert by_reason["length"] == {8}
+    assert min(by_reason["eos_token"]) < 8
+
+
 def test_an_engine_that_cannot_be_emulated_is_refused(bakeoff: CommandLine) -> None:
-    ended = bakeoff("run", "engine=tgi", "launch=emulate", "model=file", "model.name=x")
+    ended = bakeoff("emulate", "nothing")
     assert ended.code == 2
-    assert "these can be emulated: openai" in ended.err
+    assert "engine=nothing: cannot be emulated; these can: " in ended.err
     ended = bakeoff("run", "launch.emulate.speed=60")
     assert (ended.code, "Traceback" in ended.err) == (2, False)
     assert "launch.emulate" in ended.err

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from adapters import ADAPTERS
+from adapters import ADAPTERS, Entry
 from adapters.openai import OpenAIAdapter
 from harness import registry
 from harness.config import EngineConf, LaunchMode, ModelConf
@@ -89,9 +89,11 @@ def test_a_launch_mode_that_the_engine_has_not_is_refused() -> None:
         open_adapter(engine, model, LaunchMode.PROCESS)
 
 
-def test_only_an_engine_with_a_wire_can_be_emulated() -> None:
+def test_only_an_engine_with_a_wire_can_be_emulated(monkeypatch: pytest.MonkeyPatch) -> None:
     adapter = open_adapter(EngineConf(name="openai"), ModelConf(name="m"), LaunchMode.EMULATE)
     assert adapter.name == "openai"
+    entry = Entry(target="adapters.tgi:TgiAdapter", summary="without a wire", launch=("attach",))
+    monkeypatch.setattr(registry, "ADAPTERS", {**ADAPTERS, "tgi": entry})
     refused = r"launch.mode=emulate: engine=tgi can only be used .* these can be emulated: .*openai"
     with pytest.raises(ConfigError, match=refused):
         open_adapter(EngineConf(name="tgi"), ModelConf(name="m"), LaunchMode.EMULATE)

@@ -9,6 +9,7 @@ import pytest
 from hydra.core.global_hydra import GlobalHydra
 from omegaconf import DictConfig
 
+from adapters import ADAPTERS
 from harness.config import RunConf
 from harness.errors import ConfigError, NotReadyError
 from harness.sweep.compose import to_run_conf
@@ -109,7 +110,7 @@ def test_cfg_prints_the_configuration_and_runs_nothing(
 def test_help_is_hydras_and_runs_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     task = Noting()
     assert run_hydra("bakeoff run", ["--help"], task) == 0
-    assert "engine: deepspeed_mii, llamacpp, openai, tgi" in capsys.readouterr().out
+    assert f"engine: {', '.join(ADAPTERS)}" in capsys.readouterr().out
     assert task.jobs == []
 
 
@@ -123,10 +124,7 @@ def test_a_flag_that_hydra_does_not_know_is_a_usage_error(
 @pytest.mark.parametrize(
     ("argument", "message"),
     [
-        (
-            "engine=vlm",
-            "engine=vlm: not known; choose one of: deepspeed_mii, llamacpp, openai, tgi",
-        ),
+        ("engine=vlm", f"engine=vlm: not known; choose one of: {', '.join(ADAPTERS)}"),
         ("load.users=many", "load.users=many: must be an integer"),
         ("repeats=0", "repeats=0: must be an integer >= 1"),
     ],

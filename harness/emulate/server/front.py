@@ -61,11 +61,12 @@ class Front:
         conf, in_flight = self._conf, self._player.in_flight
         if conf.max_in_flight is not None and in_flight >= conf.max_in_flight:
             wait_s = math.ceil(conf.retry_after_s / conf.speed)
-            _say(connection, self._wire.overloaded(in_flight, wait_s))
+            said = answer.overloaded
+            _say(connection, said() if said else self._wire.overloaded(in_flight, wait_s))
             return
         chance = self._random.random()  # one draw a request: the seed fixes which ones fail
         if chance < conf.error_ratio:
-            _say(connection, self._wire.failed())
+            _say(connection, (answer.failed or self._wire.failed)())
             return
         is_cut = chance >= 1.0 - conf.cut_ratio
         is_failed = not is_cut and chance < conf.error_ratio + conf.stream_error_ratio

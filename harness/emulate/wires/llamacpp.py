@@ -124,7 +124,7 @@ class LlamaCppWire:
             self._conf,
             order.prompt,
             number=number,
-            temperature=order.temperature,
+            is_sampled=order.temperature > 0,
             seed=order.seed,
         )
         ends = not order.is_forced and natural <= most

@@ -159,7 +159,7 @@ class OpenAiWire:
             self._conf,
             order.prompt,
             number=number,
-            temperature=order.temperature,
+            is_sampled=order.temperature > 0,
             seed=order.seed,
         )
         natural = max(natural, order.min_tokens)

@@ -62,7 +62,7 @@ def natural_end(
     prompt: str | Sequence[int],
     *,
     number: int,
-    temperature: float,
+    is_sampled: bool,
     seed: int | None,
 ) -> int:
     """Tokens of an answer that ends by itself.
@@ -70,6 +70,6 @@ def natural_end(
     Greedy, or with a seed, it is the same for the same prompt; else another for each `number`.
     """
     salt = str(conf.seed)
-    if temperature > 0:
+    if is_sampled:
         salt += f" {number if seed is None else seed}"
     return natural_length(prompt, conf.natural_output_tokens, salt)

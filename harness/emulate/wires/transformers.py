@@ -13,7 +13,7 @@ from adapters.openai_compatible import EMULATOR
 from harness.calibrate.server.wire import CHAT_PATH, COMPLETIONS_PATH, HttpRequest
 from harness.config import EmulateConf
 from harness.emulate.wires.http import json_response, response
-from harness.emulate.wires.prompt import block_keys, count_tokens, natural_length
+from harness.emulate.wires.prompt import block_keys, count_tokens, natural_end
 from harness.emulate.wires.transformers_answer import (
     END,
     Named,
@@ -173,11 +173,10 @@ class TransformersWire:
                 can_end = bool(first.eos) or not first.has_config
         if not can_end or least >= most:
             return most, False
-        salt = str(self._conf.seed)
-        if is_sampled:
-            salt += f" {number if order.seed is None else order.seed}"
-        mean = self._conf.natural_output_tokens
-        natural = max(natural_length(order.prompt, mean, salt), least + 1)
+        end = natural_end(
+            self._conf, order.prompt, number=number, is_sampled=is_sampled, seed=order.seed
+        )
+        natural = max(end, least + 1)
         return (natural, True) if natural <= most else (most, False)
 
 

@@ -14,12 +14,18 @@ from harness.emulate.model.slots import Slot
 class Answer(Protocol):
     """The bytes of one answer, asked for when they are due.
 
-    `head`: sent as soon as the request is taken; `started`: when the engine begins to work on it,
-    after its wait in the queue. Both may be empty: then all of it comes with the tokens.
+    Both of `head` and `started` may be empty: then all of it comes with the tokens.
     """
 
-    head: bytes
-    started: bytes
+    @property
+    def head(self) -> bytes:
+        """What is sent as soon as the request is taken."""
+        ...
+
+    @property
+    def started(self) -> bytes:
+        """What is sent when the engine begins to work on it, after its wait in the queue."""
+        ...
 
     def token(self, k: int) -> bytes:
         """What is sent for token `k`, counted from 0, if more follow; empty: nothing yet."""
@@ -35,9 +41,11 @@ class Ask:
     """A request that the engine is to work on.
 
     `finish_reason`: why the answer will end, in the engine's word. `block_keys`: one for each
-    full KV block of the prompt; may be empty without a prefix cache. `failure`: what ends the
-    answer if the engine fails on it in the middle; None: its connection breaks off. `watch`: is
-    given the sequence that plays it, for an answer that tells its own times or its slot.
+    full KV block of the prompt; may be empty without a prefix cache. `overloaded`, `failed`: the
+    answer to it if it is one too many or the engine fails on it, where that depends on the
+    request; None: the wire's. `failure`: what ends the answer if the engine fails on it in the
+    middle; None: its connection breaks off. `watch`: is given the sequence that plays it, for an
+    answer that tells its own times or its slot.
     """
 
     prompt_tokens: int
@@ -45,6 +53,8 @@ class Ask:
     finish_reason: str
     answer: Answer
     block_keys: tuple[Hashable, ...] = ()
+    overloaded: Callable[[], bytes] | None = None
+    failed: Callable[[], bytes] | None = None
     failure: bytes | None = None
     watch: Callable[[Sequence], None] | None = None
 
