@@ -10,12 +10,21 @@ import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from adapters.protobuf import FIXED32, BadMessageError, field, fields
+from adapters.protobuf import FIXED32, BadMessageError, field, fields, float_field
 
 STREAM_PATH = "/modelresponse.ModelResponse/GeneratorReplyStream"
 MAX_TOKENS = 65536
 _DEFAULT_TOKENS = 128
-_NO_TIME = struct.pack("<f", -1.0)  # what MII says of its times in a stream
+_FLOAT = struct.Struct("<f")
+_NO_TIME = _FLOAT.pack(-1.0)  # what MII says of its times in a stream
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Query:
+    """What a call says. `kwargs`: the keywords of the generation, by their names in MII."""
+
+    prompts: tuple[str, ...]
+    kwargs: Mapping[str, str | int | float | bool]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,36 +45,59 @@ class Reply:
     generated_tokens: int
 
 
-def request_message(prompt: str, *, max_new_tokens: int) -> bytes:
-    """A MultiStringRequest for a greedy stream of exactly this many tokens."""
+def request_message(prompt: str, *, max_new_tokens: int, temperature: float = 0.0) -> bytes:
+    """A MultiStringRequest for a stream of exactly this many tokens; temperature 0 is greedy."""
     kwargs = {
         "stream": field(4, 1),
         "max_new_tokens": field(2, max_new_tokens),
         "ignore_eos": field(4, 1),
-        "do_sample": field(4, 0),
+        "do_sample": field(4, int(temperature > 0)),
     }
+    if temperature > 0:
+        kwargs |= {"temperature": float_field(3, temperature), "top_p": float_field(3, 1.0)}
     entries = (field(1, name.encode()) + field(2, value) for name, value in kwargs.items())
     return field(1, prompt.encode()) + b"".join(field(2, entry) for entry in entries)
 
 
-def read_request(message: bytes) -> Ask:
-    """What a MultiStringRequest asks for; BadMessageError unless it asks for a stream."""
-    prompts: list[bytes] = []
-    kwargs: dict[bytes, Mapping[int, int | bytes]] = {}
+def read_query(message: bytes) -> Query:
+    """What a MultiStringRequest says; BadMessageError if it is none."""
+    prompts: list[str] = []
+    kwargs: dict[str, str | int | float | bool] = {}
     for number, value in fields(message):
         if number == 1 and isinstance(value, bytes):
-            prompts.append(value)
+            prompts.append(_text(value))
         elif number == 2 and isinstance(value, bytes):  # noqa: PLR2004 - the field's number
             entry = dict(fields(value))
-            name, content = entry.get(1, b""), entry.get(2, b"")
-            if isinstance(name, bytes) and isinstance(content, bytes):
-                kwargs[name] = dict(fields(content))
-    if not prompts or not kwargs.get(b"stream", {}).get(4):
+            content = entry.get(2, b"")
+            if isinstance(content, bytes):
+                kwargs[_text(entry.get(1, b""))] = _value(content)
+    return Query(prompts=tuple(prompts), kwargs=kwargs)
+
+
+def _value(content: bytes) -> str | int | float | bool:
+    """What a Value holds: 1 text, 2 integer, 3 float, 4 truth; a Dictionary is none of ours."""
+    for number, value in fields(content):
+        match number, value:
+            case 1, bytes():
+                return _text(value)
+            case 2, int():
+                return value - (1 << 64) if value >> 63 else value
+            case 3, bytes() if len(value) == _FLOAT.size:
+                return float(_FLOAT.unpack(value)[0])
+            case 4, int():
+                return bool(value)
+    raise BadMessageError("a keyword without a value")
+
+
+def read_request(message: bytes) -> Ask:
+    """What a MultiStringRequest asks for; BadMessageError unless it asks for a stream."""
+    query = read_query(message)
+    if not query.prompts or query.kwargs.get("stream") is not True:
         raise BadMessageError("a prompt and stream=true: must be there, this server only streams")
-    tokens = kwargs.get(b"max_new_tokens", {}).get(2, _DEFAULT_TOKENS)
-    if not isinstance(tokens, int) or not 1 <= tokens <= MAX_TOKENS:
+    tokens = query.kwargs.get("max_new_tokens", _DEFAULT_TOKENS)
+    if type(tokens) is not int or not 1 <= tokens <= MAX_TOKENS:
         raise BadMessageError(f"max_new_tokens={tokens!r}: must be 1 to {MAX_TOKENS}")
-    return Ask(tokens=tokens, prompt_tokens=len(prompts[0].split()))
+    return Ask(tokens=tokens, prompt_tokens=len(query.prompts[0].split()))
 
 
 def reply_message(reply: Reply) -> bytes:
