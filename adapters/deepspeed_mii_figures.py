@@ -98,9 +98,16 @@ FAILURES = (
         advice="a server process was killed, as the kernel does when memory runs out: give the "
         "machine more memory, or take a smaller model",
     ),
+    Failure(  # the error of a server process that ended; MII's own words come after it
+        pattern=r"^(?:\[rank\d+\]:\s*)?[\w.]*(?:Error|Exception): (?!server crashed)",
+        advice="see the engine's log above this line",
+    ),
     Failure(
-        pattern=r"server crashed for some reason|exits with return code = -?[1-9]"
-        r"|mii_server: process \d+ ended",
+        pattern=r"exits with return code = -?[1-9]|mii_server: process \d+ ended",
+        advice="a server process has ended: see the engine's log above this line",
+    ),
+    Failure(
+        pattern=r"server crashed for some reason",
         advice="a server process has ended: see the engine's log above this line",
     ),
 )

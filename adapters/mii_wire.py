@@ -3,7 +3,8 @@
 `modelresponse.proto` of DeepSpeed-MII 0.3.3: GeneratorReplyStream takes a MultiStringRequest
 (1 request, 2 query_kwargs: map of Value) and streams MultiGenerationReply (1 response: repeated
 SingleGenerationReply). A stream has a message for each token with finish_reason `none`, then one
-with empty text. Token k has the text ` k`, so that a lost, doubled or swapped one shows.
+with empty text. The reference server gives token k the text ` k`, so that a lost, doubled or
+swapped one shows.
 """
 
 import struct
@@ -123,11 +124,16 @@ def read_reply(message: bytes) -> Reply:
     raise BadMessageError("a MultiGenerationReply without a reply")
 
 
-def token_reply(k: int, prompt_tokens: int) -> bytes:
-    """The message of token k."""
+def word(k: int) -> str:
+    """The text of token k of the reference server."""
+    return f" {k}"
+
+
+def token_reply(k: int, prompt_tokens: int, text: str = "") -> bytes:
+    """The message of token k. `text`: empty takes the reference server's."""
     return reply_message(
         Reply(
-            text=f" {k}",
+            text=text or word(k),
             finish_reason="none",
             prompt_tokens=prompt_tokens,
             generated_tokens=k + 1,
@@ -135,12 +141,12 @@ def token_reply(k: int, prompt_tokens: int) -> bytes:
     )
 
 
-def last_reply(ask: Ask) -> bytes:
+def last_reply(ask: Ask, finish_reason: str = "length") -> bytes:
     """The message after the last token: no text, the reason for the end."""
     return reply_message(
         Reply(
             text="",
-            finish_reason="length",
+            finish_reason=finish_reason,
             prompt_tokens=ask.prompt_tokens,
             generated_tokens=ask.tokens,
         )

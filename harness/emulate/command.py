@@ -16,7 +16,8 @@ from typing import NoReturn
 from harness.calibrate.server.epoll_loop import EpollLoop
 from harness.emulate.engines import WIRES, played, wire_class
 from harness.emulate.options import add_options, read_options
-from harness.emulate.server.front import Front
+from harness.emulate.server.fronts import reader
+from harness.emulate.server.gate import Gate
 from harness.emulate.server.pace import Pace
 from harness.emulate.server.player import Player
 from harness.emulate.server.stream import ClientConnection
@@ -43,11 +44,12 @@ def serve(arguments: Sequence[str], program: str = "bakeoff emulate") -> int:
     _say(f"emulated {options.engine}: {json.dumps(asdict(conf))}")
     pace = Pace(conf.speed)
     player = Player(conf, pace)
-    front = Front(conf, wire(conf, tuple(options.served_names)), player, pace)
+    gate = Gate(conf, player, pace)
+    on_read = reader(wire(conf, tuple(options.served_names)), gate)
     loop = EpollLoop(
         listener,
         connect=lambda sock, epoll: ClientConnection(sock, epoll, player),
-        on_read=front.on_read,
+        on_read=on_read,
         send_due=player.advance,
         reads_a_turn=_READS_A_TURN,
     )

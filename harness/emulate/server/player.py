@@ -10,7 +10,7 @@ from harness.emulate.model.figures import Counters, Gauges
 from harness.emulate.model.sequence import Sequence
 from harness.emulate.server.lateness import Lateness
 from harness.emulate.server.pace import Pace
-from harness.emulate.server.stream import ClientConnection, Stream
+from harness.emulate.server.stream import Sink, Stream
 from harness.emulate.wires.wire import Ask
 
 _HOUR_S = 3600.0
@@ -25,7 +25,6 @@ class Player:
     """
 
     def __init__(self, conf: EmulateConf, pace: Pace) -> None:
-        self.on_complete: Callable[[ClientConnection], None] = lambda _connection: None
         self.finished: dict[str, int] = {}
         self.lateness = Lateness()
         self.in_flight = 0
@@ -66,25 +65,27 @@ class Player:
         """P99 of how late tokens were sent, in real seconds; None if there were none."""
         return self.lateness.quantile_s(0.99)
 
-    def take(self, connection: ClientConnection, ask: Ask, *, cut_at: int | None) -> None:
-        """Let the engine work on the request that this connection has just brought.
+    def take(
+        self, sink: Sink, ask: Ask, *, cut_at: int | None, on_complete: Callable[[], None]
+    ) -> None:
+        """Let the engine work on the request that has just come over this sink.
 
-        `cut_at`: the token in whose place the connection breaks off; None: it is answered.
+        `cut_at`: the token in whose place the answer breaks off; None: it is answered.
         """
-        stream = Stream(connection=connection, ask=ask, cut_at=cut_at)
+        stream = Stream(sink=sink, ask=ask, on_complete=on_complete, cut_at=cut_at)
         stream.sequence = Sequence(
             prompt_tokens=ask.prompt_tokens,
             output_tokens=ask.output_tokens,
-            arrival_s=self._pace.virtual_s(connection.stamp_s),
+            arrival_s=self._pace.virtual_s(sink.stamp_s),
             block_keys=ask.block_keys,
             owner=stream,
         )
-        connection.is_busy = True
-        connection.stream = stream
+        sink.is_busy = True
+        sink.stream = stream
         self.in_flight += 1
         self._model.submit(stream.sequence)
         if ask.answer.head:
-            connection.put(ask.answer.head)
+            sink.put(ask.answer.head)
 
     def abandon(self, stream: Stream) -> None:
         """The client has gone: what the engine still had to do for it falls away."""
@@ -111,8 +112,8 @@ class Player:
         """Send what an engine sends when it begins to work on a request."""
         for sequence in self._model.admitted:
             stream: Stream = sequence.owner
-            if stream.ask.answer.started and stream.connection.stream is stream:
-                stream.connection.put(stream.ask.answer.started)
+            if stream.ask.answer.started and stream.sink.stream is stream:
+                stream.sink.put(stream.ask.answer.started)
 
     def _prepared(self) -> list[tuple[Stream, bytes]]:
         """What will be sent when the step ends, made now, while there is time."""
@@ -131,10 +132,10 @@ class Player:
         monotonic, sent_s = time.monotonic, []
         for stream, data in self._ready:
             if stream.cut_at == stream.sequence.generated:
-                stream.connection.close()
-            elif stream.connection.stream is stream:  # else its client has gone
+                stream.sink.close()
+            elif stream.sink.stream is stream:  # else its client has gone
                 sent_s.append(monotonic())
-                stream.connection.put(data)
+                stream.sink.put(data)
         self.lateness.note(due_s, sent_s)
         self._ready = []
         for sequence in self._model.finish():
@@ -142,12 +143,11 @@ class Player:
                 self._complete(sequence.owner)
 
     def _complete(self, stream: Stream) -> None:
-        connection = stream.connection
-        connection.stream = None
-        connection.is_busy = False
+        stream.sink.stream = None
+        stream.sink.is_busy = False
         self._end(stream, stream.ask.finish_reason)
         self._leak()
-        self.on_complete(connection)
+        stream.on_complete()
 
     def _end(self, stream: Stream, reason: str) -> None:
         stream.sequence.owner = None  # no cycle is left: nothing collects them

@@ -2,7 +2,7 @@
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from harness.calibrate.server.wire import HttpRequest
 from harness.config import EmulateConf
@@ -99,4 +99,32 @@ class Wire(Protocol):
 
     def failed(self) -> bytes:
         """The answer to a request that the engine fails on."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GrpcRefusal:
+    """A call that is answered with a status other than OK (gRPC's number and message)."""
+
+    status: int
+    message: str
+
+
+@runtime_checkable
+class GrpcWire(Protocol):
+    """What a wire has besides if its engine speaks gRPC on the same port."""
+
+    def call(self, path: str, message: bytes, stream: int, number: int) -> "GrpcRefusal | Ask":
+        """A refusal, or work for the engine, to be answered in frames of this HTTP/2 stream.
+
+        `number` counts the calls. Never raises.
+        """
+        ...
+
+    def grpc_overloaded(self) -> GrpcRefusal:
+        """The answer to a call too many."""
+        ...
+
+    def grpc_failed(self) -> GrpcRefusal:
+        """The answer to a call that the engine fails on."""
         ...
