@@ -66,7 +66,12 @@ class Player:
         return self.lateness.quantile_s(0.99)
 
     def take(
-        self, sink: Sink, ask: Ask, *, cut_at: int | None, on_complete: Callable[[], None]
+        self,
+        sink: Sink,
+        ask: Ask,
+        *,
+        cut_at: int | None,
+        on_complete: Callable[[], None] = lambda: None,
     ) -> None:
         """Let the engine work on the request that has just come over this sink.
 
