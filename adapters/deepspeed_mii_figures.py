@@ -114,10 +114,10 @@ FAILURES = (
 
 
 def log_facts(log: str) -> LogFacts:
-    """Reading the weights, and the KV cache of one GPU, from the first of its processes.
+    """Reading the weights, and the KV cache.
 
-    The shape of the cache is (layers, blocks, tokens of a block, 2, heads, head size), of 16 bits.
-    Every GPU of a tensor-parallel deployment says so of its own share of the heads.
+    Every GPU says the shape of its own share: (layers, blocks, tokens of a block, 2, heads, head
+    size), of 16 bits. They share the heads of the same tokens: bytes add up, tokens do not.
     """
     shapes = [[int(n) for n in found[1].split(",") if n.strip()] for found in _CACHE.finditer(log)]
     shape = shapes[0] if shapes else []
