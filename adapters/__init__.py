@@ -22,8 +22,8 @@ ADAPTERS: Mapping[str, Entry] = MappingProxyType(
     {
         "deepspeed_mii": Entry(
             target="adapters.deepspeed_mii:DeepSpeedMiiAdapter",
-            summary="DeepSpeed-MII's gRPC stream",
-            launch=("attach",),
+            summary="DeepSpeed-MII, over its gRPC stream or its OpenAI server",
+            launch=("process", "docker", "attach", "emulate"),
         ),
         "llamacpp": Entry(
             target="adapters.llamacpp:LlamaCppAdapter",

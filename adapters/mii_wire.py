@@ -3,19 +3,29 @@
 `modelresponse.proto` of DeepSpeed-MII 0.3.3: GeneratorReplyStream takes a MultiStringRequest
 (1 request, 2 query_kwargs: map of Value) and streams MultiGenerationReply (1 response: repeated
 SingleGenerationReply). A stream has a message for each token with finish_reason `none`, then one
-with empty text. Token k has the text ` k`, so that a lost, doubled or swapped one shows.
+with empty text. The reference server gives token k the text ` k`, so that a lost, doubled or
+swapped one shows.
 """
 
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from adapters.protobuf import FIXED32, BadMessageError, field, fields
+from adapters.protobuf import FIXED32, BadMessageError, field, fields, float_field
 
 STREAM_PATH = "/modelresponse.ModelResponse/GeneratorReplyStream"
 MAX_TOKENS = 65536
 _DEFAULT_TOKENS = 128
-_NO_TIME = struct.pack("<f", -1.0)  # what MII says of its times in a stream
+_FLOAT = struct.Struct("<f")
+_NO_TIME = _FLOAT.pack(-1.0)  # what MII says of its times in a stream
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Query:
+    """What a call says. `kwargs`: the keywords of the generation, by their names in MII."""
+
+    prompts: tuple[str, ...]
+    kwargs: Mapping[str, str | int | float | bool]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,36 +46,59 @@ class Reply:
     generated_tokens: int
 
 
-def request_message(prompt: str, *, max_new_tokens: int) -> bytes:
-    """A MultiStringRequest for a greedy stream of exactly this many tokens."""
+def request_message(prompt: str, *, max_new_tokens: int, temperature: float = 0.0) -> bytes:
+    """A MultiStringRequest for a stream of exactly this many tokens; temperature 0 is greedy."""
     kwargs = {
         "stream": field(4, 1),
         "max_new_tokens": field(2, max_new_tokens),
         "ignore_eos": field(4, 1),
-        "do_sample": field(4, 0),
+        "do_sample": field(4, int(temperature > 0)),
     }
+    if temperature > 0:
+        kwargs |= {"temperature": float_field(3, temperature), "top_p": float_field(3, 1.0)}
     entries = (field(1, name.encode()) + field(2, value) for name, value in kwargs.items())
     return field(1, prompt.encode()) + b"".join(field(2, entry) for entry in entries)
 
 
-def read_request(message: bytes) -> Ask:
-    """What a MultiStringRequest asks for; BadMessageError unless it asks for a stream."""
-    prompts: list[bytes] = []
-    kwargs: dict[bytes, Mapping[int, int | bytes]] = {}
+def read_query(message: bytes) -> Query:
+    """What a MultiStringRequest says; BadMessageError if it is none."""
+    prompts: list[str] = []
+    kwargs: dict[str, str | int | float | bool] = {}
     for number, value in fields(message):
         if number == 1 and isinstance(value, bytes):
-            prompts.append(value)
+            prompts.append(_text(value))
         elif number == 2 and isinstance(value, bytes):  # noqa: PLR2004 - the field's number
             entry = dict(fields(value))
-            name, content = entry.get(1, b""), entry.get(2, b"")
-            if isinstance(name, bytes) and isinstance(content, bytes):
-                kwargs[name] = dict(fields(content))
-    if not prompts or not kwargs.get(b"stream", {}).get(4):
+            content = entry.get(2, b"")
+            if isinstance(content, bytes):
+                kwargs[_text(entry.get(1, b""))] = _value(content)
+    return Query(prompts=tuple(prompts), kwargs=kwargs)
+
+
+def _value(content: bytes) -> str | int | float | bool:
+    """What a Value holds: 1 text, 2 integer, 3 float, 4 truth; a Dictionary is none of ours."""
+    for number, value in fields(content):
+        match number, value:
+            case 1, bytes():
+                return _text(value)
+            case 2, int():
+                return value - (1 << 64) if value >> 63 else value
+            case 3, bytes() if len(value) == _FLOAT.size:
+                return float(_FLOAT.unpack(value)[0])
+            case 4, int():
+                return bool(value)
+    raise BadMessageError("a keyword without a value")
+
+
+def read_request(message: bytes) -> Ask:
+    """What a MultiStringRequest asks for; BadMessageError unless it asks for a stream."""
+    query = read_query(message)
+    if not query.prompts or query.kwargs.get("stream") is not True:
         raise BadMessageError("a prompt and stream=true: must be there, this server only streams")
-    tokens = kwargs.get(b"max_new_tokens", {}).get(2, _DEFAULT_TOKENS)
-    if not isinstance(tokens, int) or not 1 <= tokens <= MAX_TOKENS:
+    tokens = query.kwargs.get("max_new_tokens", _DEFAULT_TOKENS)
+    if type(tokens) is not int or not 1 <= tokens <= MAX_TOKENS:
         raise BadMessageError(f"max_new_tokens={tokens!r}: must be 1 to {MAX_TOKENS}")
-    return Ask(tokens=tokens, prompt_tokens=len(prompts[0].split()))
+    return Ask(tokens=tokens, prompt_tokens=len(query.prompts[0].split()))
 
 
 def reply_message(reply: Reply) -> bytes:
@@ -91,11 +124,16 @@ def read_reply(message: bytes) -> Reply:
     raise BadMessageError("a MultiGenerationReply without a reply")
 
 
-def token_reply(k: int, prompt_tokens: int) -> bytes:
-    """The message of token k."""
+def word(k: int) -> str:
+    """The text of token k of the reference server."""
+    return f" {k}"
+
+
+def token_reply(k: int, prompt_tokens: int, text: str = "") -> bytes:
+    """The message of token k. `text`: empty takes the reference server's."""
     return reply_message(
         Reply(
-            text=f" {k}",
+            text=text or word(k),
             finish_reason="none",
             prompt_tokens=prompt_tokens,
             generated_tokens=k + 1,
@@ -103,12 +141,12 @@ def token_reply(k: int, prompt_tokens: int) -> bytes:
     )
 
 
-def last_reply(ask: Ask) -> bytes:
+def last_reply(ask: Ask, finish_reason: str = "length") -> bytes:
     """The message after the last token: no text, the reason for the end."""
     return reply_message(
         Reply(
             text="",
-            finish_reason="length",
+            finish_reason=finish_reason,
             prompt_tokens=ask.prompt_tokens,
             generated_tokens=ask.tokens,
         )

@@ -4,6 +4,7 @@ Three message types do not carry a run time with generated code. Source: the enc
 the Protocol Buffers documentation.
 """
 
+import struct
 from collections.abc import Iterator
 
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5  # wire types
@@ -38,6 +39,11 @@ def field(number: int, value: int | bytes) -> bytes:
     if isinstance(value, int):
         return _varint(number << 3 | VARINT) + _varint(value)
     return _varint(number << 3 | BYTES) + _varint(len(value)) + value
+
+
+def float_field(number: int, value: float) -> bytes:
+    """One field of 32-bit floating point."""
+    return _varint(number << 3 | FIXED32) + struct.pack("<f", value)
 
 
 def _varint(value: int) -> bytes:

@@ -44,6 +44,9 @@ MAY_IMPORT_OF_OURS: Mapping[str, tuple[str, ...]] = {
         "harness.adapter",
         "harness.calibrate.server",  # its connections and its reading of requests
         "adapters.openai_compatible.EMULATOR",  # the mark that adapters know an emulator by
+        "adapters.mii_wire",  # the messages of the engine that speaks gRPC
+        "adapters.protobuf",
+        "harness.grpc.frames",
         *PLAIN,
     ),
     "harness/calibrate": (

@@ -16,11 +16,11 @@ from typing import NoReturn
 from harness.calibrate.server.epoll_loop import EpollLoop
 from harness.emulate.engines import WIRES, played, wire_class
 from harness.emulate.options import add_options, read_options
-from harness.emulate.server.front import Front
+from harness.emulate.server.fronts import reader
+from harness.emulate.server.gate import Gate
 from harness.emulate.server.pace import Pace
 from harness.emulate.server.player import Player
 from harness.emulate.server.stream import ClientConnection
-from harness.emulate.wires.wire import Manners
 from harness.errors import ConfigError
 
 _LAST_PORT = 65535
@@ -37,21 +37,21 @@ def serve(arguments: Sequence[str], program: str = "bakeoff emulate") -> int:
     options = _parser(program).parse_args(arguments)
     wire = wire_class(options.engine)
     conf = played(read_options(options), wire)
-    if not wire.listens_while_loading:
+    if not wire.manners.listens_while_loading:
         time.sleep(conf.loading_s / conf.speed)  # its port is closed as long
         conf = replace(conf, loading_s=0.0)
     speaks = wire(conf, tuple(options.served_names))
-    manners: Manners = getattr(wire, "manners", Manners())
+    manners = wire.manners
     listeners = _listen_all(options.host, options.port, manners.port_offset)
     host, port = listeners[0].getsockname()[:2]
     _say(f"emulated {options.engine}: {json.dumps(asdict(conf))}")
     pace = Pace(conf.speed)
     player = Player(conf, pace, manners.disconnect_poll_s)
-    front = Front(conf, speaks, player, pace)
+    on_read = reader(speaks, Gate(conf, player, pace))
     loop = EpollLoop(
         *listeners,
         connect=lambda sock, epoll: ClientConnection(sock, epoll, player),
-        on_read=front.on_read,
+        on_read=on_read,
         send_due=player.advance,
         reads_a_turn=_READS_A_TURN,
     )

@@ -3,9 +3,11 @@
 from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
+from typing import Any
 
 from harness.config import EmulateConf
 from harness.emulate.wires.llamacpp import LlamaCppWire
+from harness.emulate.wires.mii import MiiWire
 from harness.emulate.wires.openai import OpenAiWire
 from harness.emulate.wires.sglang import SglangWire
 from harness.emulate.wires.tensorrt_llm import TensorRtLlmWire
@@ -18,6 +20,7 @@ from harness.errors import ConfigError
 
 WIRES: Mapping[str, type[Wire]] = MappingProxyType(
     {
+        "deepspeed_mii": MiiWire,
         "llamacpp": LlamaCppWire,
         "openai": OpenAiWire,
         "sglang": SglangWire,
@@ -32,12 +35,16 @@ WIRES: Mapping[str, type[Wire]] = MappingProxyType(
 
 
 def played(conf: EmulateConf, wire: type[Wire]) -> EmulateConf:
-    """The knobs with the engine's own choice for those that are not given."""
-    mine = {key: value for key, value in wire.defaults.items() if getattr(conf, key) is None}
-    slots, most = mine.get("slots"), conf.tokens_per_step
-    if isinstance(slots, int) and most is not None:
-        mine["slots"] = min(slots, most)  # each takes a token of every step
-    return replace(conf, **mine)  # type: ignore[arg-type]
+    """The knobs with the engine's own choice for those that are not given.
+
+    Each slot takes a token of every step: of the two, what is given bounds what is not.
+    """
+    mine: dict[str, Any] = {k: v for k, v in wire.defaults.items() if getattr(conf, k) is None}
+    if "slots" in mine and conf.tokens_per_step:
+        mine["slots"] = min(mine["slots"], conf.tokens_per_step)
+    if "tokens_per_step" in mine and conf.slots:
+        mine["tokens_per_step"] = max(mine["tokens_per_step"], conf.slots)
+    return replace(conf, **mine)
 
 
 def wire_class(engine: str) -> type[Wire]:

@@ -24,7 +24,8 @@ def emulate_spec(conf: RunConf, ctx: ServeContext) -> ServeSpec:
     """
     wire = wire_class(conf.engine.name)
     knobs = effective(conf.launch.emulate or EmulateConf(), conf.engine)
-    names = [conf.model.served_name or conf.model.name, *conf.scenario.lora]
+    hub = [conf.model.repo] if conf.model.repo else []  # some engines call their model so
+    names = [conf.model.served_name or conf.model.name, *hub, *conf.scenario.lora]
     wire(played(knobs, wire), tuple(names))
     argv = [sys.executable, "-m", "harness.emulate", conf.engine.name]
     argv += ["--host", ctx.host, "--port", str(ctx.port), "--served-names", *names]

@@ -1,18 +1,21 @@
 """DeepSpeed-MII's gRPC stream: messages in, chunks out."""
 
+import json
 from collections.abc import Sequence
 
 import pytest
 
 from adapters.deepspeed_mii import DeepSpeedMiiAdapter
-from adapters.mii_wire import STREAM_PATH, Reply, read_request, reply_message
+from adapters.mii_wire import STREAM_PATH, Reply, read_query, read_request, reply_message
 from harness.answer import Answer
 from harness.config import EngineConf, ModelConf, Route
 from harness.errors import ConfigError
+from harness.testing.suite import AdapterSuite
 from harness.types import (
     EngineIdentity,
     EngineSample,
     ErrorClass,
+    Provenance,
     Request,
     ResponseHead,
     TokensSource,
@@ -22,6 +25,8 @@ from harness.types import (
 
 HEAD = ResponseHead(status=200)
 ADAPTER = DeepSpeedMiiAdapter(EngineConf(name="deepspeed_mii"), ModelConf(name="m"))
+CHAT_CONF = EngineConf(name="deepspeed_mii", route=Route.CHAT)
+CHAT = DeepSpeedMiiAdapter(CHAT_CONF, ModelConf(name="m"))
 
 
 def reply(text: str, tokens: int, finish: str = "none") -> bytes:
@@ -84,10 +89,107 @@ def test_garbage_is_an_error_chunk_and_nothing_follows_it(garbage: bytes) -> Non
     assert len(answer.chunk_s) == 1
 
 
+def test_a_sequence_that_begins_anew_goes_on_counting() -> None:
+    def message(text: str, prompt: int, tokens: int, finish: str = "none") -> bytes:
+        return reply_message(
+            Reply(text=text, finish_reason=finish, prompt_tokens=prompt, generated_tokens=tokens)
+        )
+
+    # after two tokens its blocks were taken: they are part of the prompt that is computed again
+    answer = answered(
+        [message(" a", 7, 1), message(" b", 7, 2), message(" c", 9, 1), message("", 9, 1, "length")]
+    )
+    assert (answer.error, answer.text) == (None, " a b c")
+    assert (answer.output_tokens, answer.prompt_tokens) == (3, 7)
+    assert answer.chunk_tokens == [1, 1, 1]
+
+
+def test_a_sampled_call_names_its_temperature_and_no_filter() -> None:
+    request = Request(
+        index=0, prompt="p", input_tokens=1, max_output_tokens=3, temperature=0.5, seed=7
+    )
+    kwargs = read_query(ADAPTER.encode(request).body).kwargs
+    assert kwargs == {
+        "stream": True,
+        "max_new_tokens": 3,
+        "ignore_eos": True,
+        "do_sample": True,
+        "temperature": 0.5,
+        "top_p": 1.0,
+    }
+
+
 def test_what_mii_does_not_have_is_said() -> None:
-    with pytest.raises(ConfigError, match="engine=openai for its OpenAI server"):
-        DeepSpeedMiiAdapter(EngineConf(name="x", route=Route.CHAT), ModelConf(name="m"))
     assert ADAPTER.engine_sample({}) == EngineSample()
     assert ADAPTER.identity({}) == EngineIdentity()
-    assert ADAPTER.diagnose("anything") is None
-    assert (ADAPTER.probes, ADAPTER.capabilities.metrics) == ({}, False)
+    assert ADAPTER.capabilities.metrics is False
+    assert ADAPTER.capabilities.kv_metric is Provenance.NOT_EXPOSED
+    assert (ADAPTER.sample_probes, "health" in ADAPTER.probes) == ((), False)
+    request = Request(index=0, prompt="p", input_tokens=1, max_output_tokens=1, lora="sql")
+    for adapter in (ADAPTER, CHAT):
+        with pytest.raises(ConfigError, match=r"scenario\.lora=sql: .*has no LoRA adapters"):
+            adapter.encode(request)
+
+
+def event(delta: str, finish: str = "null") -> bytes:
+    choice = f'{{"index":0,"delta":{{{delta}}},"finish_reason":{finish}}}'
+    return f'data: {{"id":"chatcmpl-x","choices":[{choice}],"model":"m"}}\n\n'.encode()
+
+
+class TestOpenAiServer(AdapterSuite):
+    """Its stream in the form of mii/entrypoints/openai_api_server.py 0.3.3; not recorded."""
+
+    adapter = CHAT
+    body = (
+        event('"role":"assistant"')
+        + event('"content":" Hello"')
+        + event('"content":""')
+        + event('"content":" é"')
+        + event('"content":""', '"length"')
+        + b"data: [DONE]\n\n"
+    )
+    output_tokens = prompt_tokens = None
+    token_chunks = 2  # the one between holds a part of a character
+    text, finish_reason = " Hello é", "length"
+
+
+def test_the_routes_differ_in_what_they_can_do() -> None:
+    grpc, chat = ADAPTER.capabilities, CHAT.capabilities
+    assert (grpc.forced_length, grpc.usage_in_stream, grpc.wire) == (True, True, Wire.GRPC)
+    assert (chat.forced_length, chat.usage_in_stream, chat.wire) == (False, False, Wire.HTTP)
+    assert CHAT.probes["health"].path == "/health"
+
+
+@pytest.mark.parametrize(
+    ("temperature", "sampling"),
+    [
+        (0.0, {"temperature": 1.0, "top_p": 1.0, "top_k": 1}),
+        (0.5, {"temperature": 0.5, "top_p": 1.0}),
+    ],
+)
+def test_a_chat_call_says_all_that_its_defaults_would(
+    temperature: float, sampling: dict[str, float]
+) -> None:
+    request = Request(
+        index=0, prompt="hi", input_tokens=1, max_output_tokens=8, temperature=temperature, seed=7
+    )
+    call = CHAT.encode(request)
+    assert (call.path, call.wire) == ("/v1/chat/completions", Wire.HTTP)
+    assert json.loads(call.body) == {
+        "model": "m",
+        "messages": [{"role": "user", "content": "hi"}],
+        "max_tokens": 8,
+        "stream": True,
+        **sampling,
+    }
+
+
+def test_a_model_of_a_hub_goes_by_its_name_there() -> None:
+    request = Request(index=0, prompt="hi", input_tokens=1, max_output_tokens=8)
+    for model, name in (
+        (ModelConf(name="m", repo="org/big"), "org/big"),
+        (ModelConf(name="m", repo="org/big", served_name="mine"), "mine"),
+        (ModelConf(name="m", repo="org/big", path="/big"), "m"),
+    ):
+        call = DeepSpeedMiiAdapter(CHAT_CONF, model).encode(request)
+        assert json.loads(call.body)["model"] == name

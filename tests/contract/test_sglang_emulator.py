@@ -400,7 +400,7 @@ def test_a_prompt_takes_from_the_cache_exactly_what_it_shares(
 
 def test_the_emulators_table_has_it() -> None:
     assert WIRES["sglang"] is SglangWire
-    assert SglangWire.listens_while_loading is False
+    assert SglangWire.manners.listens_while_loading is False
     conf = played(EmulateConf(), SglangWire)
     assert (conf.prefix_cache, conf.step_tokens) == (True, 8192)
 

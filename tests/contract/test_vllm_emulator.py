@@ -256,7 +256,7 @@ def test_troubles_have_vllms_status() -> None:
     assert [head.status for head, _ in (full, failed)] == [503, 500]
     assert full[1]["error"]["type"] == "ServiceUnavailableError"
     assert "retry-after" not in full[0].headers
-    assert VllmWire.listens_while_loading is False
+    assert VllmWire.manners.listens_while_loading is False
 
 
 def test_the_adapter_knows_it_for_an_emulator() -> None:

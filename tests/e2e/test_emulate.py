@@ -124,6 +124,43 @@ def test_an_engine_that_cannot_force_lengths_is_measured_by_those_that_came(
     assert min(by_reason["eos_token"]) < 8
 
 
+@pytest.mark.parametrize("route", ["completions", "chat"])
+def test_deepspeed_mii_is_measured_over_grpc_and_over_its_openai_server(
+    route: str, bakeoff: CommandLine, tmp_path: Path
+) -> None:
+    ended = bakeoff(
+        "run",
+        "engine=deepspeed_mii",
+        f"engine.route={route}",
+        "engine.max_running=4",
+        "launch=emulate",
+        "launch.emulate.step_ms=10",
+        "launch.emulate.natural_output_tokens=100000",
+        "model=file",
+        "model.name=tiny",
+        "scenario=fixed",
+        "scenario.input_tokens=40",
+        "scenario.output_tokens=6",
+        "load.users=3",
+        "load.duration_s=null",
+        "load.requests=12",
+        "validity.max_lag_s=0.5",
+        "name=mii",
+    )
+    assert ended.code == 0, ended.err
+    (run,) = open_runs(tmp_path / "results").runs
+    assert (run.info.engine, run.info.emulated) == ("deepspeed_mii", True)
+    assert run.info.capabilities is not None
+    assert run.info.capabilities.wire.value == ("grpc" if route == "completions" else "http")
+    rows = [row for row in run.requests().to_pylist() if row["phase"] == "measure"]
+    assert [row["error"] for row in rows] == [None] * 12
+    assert {len(row["chunk_s"]) for row in rows} == {6}
+    counted = {row["tokens_source"] for row in rows}
+    assert counted == ({"usage"} if route == "completions" else {"chunks"})
+    for row in rows:  # six steps of at least 10 ms each, never faster
+        assert row["chunk_s"][-1] - row["sent_s"] >= 6 * 0.010
+
+
 def test_an_engine_that_cannot_be_emulated_is_refused(bakeoff: CommandLine) -> None:
     ended = bakeoff("emulate", "nothing")
     assert ended.code == 2

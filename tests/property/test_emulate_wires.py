@@ -151,7 +151,7 @@ def test_a_slot_has_one_request_and_headers_come_with_it(seed: int, slots: int) 
             one.slot for one in at_work
         }
         heard = {client for client in clients if client.data and client.stream is not None}
-        assert {one.owner.connection for one in at_work} == heard
+        assert {one.owner.sink for one in at_work} == heard
     while playing.player.advance() != math.inf:
         pass
     assert all(slot.sequence is None for slot in playing.player.slots)

@@ -63,7 +63,7 @@ def test_the_engines_own_choices_are_the_librarys() -> None:
     single = effective(EmulateConf(), EngineConf(name="transformers", max_running=1))
     assert (single.slots, single.prefix_cache) == (1, False)
     assert wire_class("transformers") is TransformersWire
-    assert not TransformersWire.listens_while_loading
+    assert not TransformersWire.manners.listens_while_loading
 
 
 def test_the_default_length_is_1024() -> None:

@@ -11,7 +11,7 @@ from harness.emulate.model.sequence import Sequence
 from harness.emulate.model.slots import Slot, Slots
 from harness.emulate.server.lateness import Lateness
 from harness.emulate.server.pace import Pace
-from harness.emulate.server.stream import ClientConnection, Stream
+from harness.emulate.server.stream import Sink, Stream
 from harness.emulate.wires.wire import Ask
 
 _HOUR_S = 3600.0
@@ -27,7 +27,6 @@ class Player:
     """
 
     def __init__(self, conf: EmulateConf, pace: Pace, disconnect_poll_s: float = 0.0) -> None:
-        self.on_complete: Callable[[ClientConnection], None] = lambda _connection: None
         self.finished: dict[str, int] = {}
         self.lateness = Lateness()
         self.in_flight = 0
@@ -84,33 +83,34 @@ class Player:
 
     def take(
         self,
-        connection: ClientConnection,
+        sink: Sink,
         ask: Ask,
         *,
         cut_at: int | None,
         failure: bytes | None = None,
+        on_complete: Callable[[], None] = lambda: None,
     ) -> None:
-        """Let the engine work on the request that this connection has just brought.
+        """Let the engine work on the request that has just come over this sink.
 
-        `cut_at`: the token in whose place the connection breaks off, or `failure` is said and
-        ends the answer; None: it is answered.
+        `cut_at`: the token in whose place the answer breaks off, or `failure` is said and ends
+        it; None: it is answered.
         """
-        stream = Stream(connection=connection, ask=ask, cut_at=cut_at, failure=failure)
+        stream = Stream(sink=sink, ask=ask, on_complete=on_complete, cut_at=cut_at, failure=failure)
         stream.sequence = Sequence(
             prompt_tokens=ask.prompt_tokens,
             output_tokens=ask.output_tokens,
-            arrival_s=self._pace.virtual_s(connection.stamp_s),
+            arrival_s=self._pace.virtual_s(sink.stamp_s),
             block_keys=ask.block_keys,
             owner=stream,
         )
         if ask.watch is not None:
             ask.watch(stream.sequence)
-        connection.is_busy = True
-        connection.stream = stream
+        sink.is_busy = True
+        sink.stream = stream
         self.in_flight += 1
         self._model.submit(stream.sequence)
         if ask.answer.head:
-            connection.put(ask.answer.head)
+            sink.put(ask.answer.head)
 
     def abandon(self, stream: Stream) -> None:
         """The client has gone: when the engine sees it, what it still had to do falls away."""
@@ -160,8 +160,8 @@ class Player:
         for sequence in self._model.admitted:
             stream: Stream = sequence.owner
             self._slots.take(sequence, stream.ask.answer)
-            if stream.ask.answer.started and stream.connection.stream is stream:
-                stream.connection.put(stream.ask.answer.started)
+            if stream.ask.answer.started and stream.sink.stream is stream:
+                stream.sink.put(stream.ask.answer.started)
 
     def _prepared(self) -> list[tuple[Stream, bytes]]:
         """What will be sent when the step ends, made now, while there is time."""
@@ -181,9 +181,9 @@ class Player:
         for stream, data in self._ready:
             if stream.cut_at == stream.sequence.generated:
                 self._break_off(stream)
-            elif stream.connection.stream is stream:  # else its client has gone
+            elif stream.sink.stream is stream:  # else its client has gone
                 sent_s.append(monotonic())
-                stream.connection.put(data)
+                stream.sink.put(data)
         self.lateness.note(due_s, sent_s)
         self._ready = []
         for sequence in self._model.finish():
@@ -192,30 +192,30 @@ class Player:
 
     def _break_off(self, stream: Stream) -> None:
         """End the answer in place of a token, if its client has not gone already."""
-        connection = stream.connection
-        if connection.stream is not stream:
+        sink = stream.sink
+        if sink.stream is not stream:
             return
         if stream.failure is None:
-            connection.stream = None
+            sink.stream = None
             self._drop(stream)
-            connection.close()
-        elif connection.put(stream.failure):
+            sink.close()
+        elif sink.put(stream.failure):
             self._model.cancel(stream.sequence)
-            self._free(connection, stream, "error")
+            self._free(stream, "error")
 
     def _complete(self, stream: Stream) -> None:
-        if stream.connection.stream is stream:
-            self._free(stream.connection, stream, stream.ask.finish_reason)
+        if stream.sink.stream is stream:
+            self._free(stream, stream.ask.finish_reason)
         else:  # its client has gone, which the engine has not seen
             self._end(stream, stream.ask.finish_reason)
 
-    def _free(self, connection: ClientConnection, stream: Stream, reason: str) -> None:
-        """The answer has ended; the connection may bring the next request."""
-        connection.stream = None
-        connection.is_busy = False
+    def _free(self, stream: Stream, reason: str) -> None:
+        """The answer has ended; its connection may bring the next request."""
+        stream.sink.stream = None
+        stream.sink.is_busy = False
         self._end(stream, reason)
         self._leak()
-        self.on_complete(connection)
+        stream.on_complete()
 
     def _end(self, stream: Stream, reason: str) -> None:
         self._slots.leave(stream.sequence)

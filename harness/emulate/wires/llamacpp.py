@@ -19,7 +19,7 @@ from harness.emulate.wires.llamacpp_state import models, props, settings_of, slo
 from harness.emulate.wires.llamacpp_told import Told
 from harness.emulate.wires.openai_order import RefusedError
 from harness.emulate.wires.prompt import block_keys, count_tokens, natural_end
-from harness.emulate.wires.wire import Ask, EngineState
+from harness.emulate.wires.wire import Ask, EngineState, Manners
 from harness.errors import ConfigError
 
 DEFAULT_NAME = "emulated"
@@ -40,8 +40,7 @@ class LlamaCppWire:
     """
 
     defaults: Mapping[str, object] = {"slots": 4}
-    listens_while_loading = True
-    requests_a_connection: int | None = 100
+    manners = Manners(listens_while_loading=True, requests_a_connection=100)
 
     def __init__(self, conf: EmulateConf, names: tuple[str, ...]) -> None:
         self._conf = conf

@@ -19,7 +19,7 @@ from harness.emulate.wires.openai_answer import (
 from harness.emulate.wires.openai_order import Order, RefusedError, read_order
 from harness.emulate.wires.prompt import block_keys, count_tokens, natural_end
 from harness.emulate.wires.vllm_metrics import CONTENT_TYPE, metrics_text
-from harness.emulate.wires.wire import Answer, Ask, EngineState
+from harness.emulate.wires.wire import Answer, Ask, EngineState, Manners
 
 DEFAULT_NAME = "emulated"
 _GENERATE = {COMPLETIONS_PATH: False, CHAT_PATH: True}
@@ -29,8 +29,7 @@ class OpenAiWire:
     """See `harness.emulate.wires.wire.Wire`."""
 
     defaults: Mapping[str, object] = {}
-    listens_while_loading = True
-    requests_a_connection: int | None = None
+    manners = Manners(listens_while_loading=True)
     posts = frozenset((*_GENERATE, "/reset_prefix_cache"))
 
     def __init__(self, conf: EmulateConf, names: tuple[str, ...]) -> None:

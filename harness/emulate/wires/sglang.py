@@ -25,7 +25,7 @@ from harness.emulate.wires.sglang_answer import (
     streamed_error,
 )
 from harness.emulate.wires.sglang_metrics import CONTENT_TYPE, LazyMetrics
-from harness.emulate.wires.wire import Answer, Ask, EngineState
+from harness.emulate.wires.wire import Answer, Ask, EngineState, Manners
 
 VERSION = "0.5.23"
 DECODE_LOG_INTERVAL = 10  # as our adapter starts it; SGLang's own choice is 40
@@ -39,7 +39,7 @@ class SglangWire(OpenAiWire):
 
     # the cache is on by itself, a chunk of a prompt 8192 tokens on GPUs of 60 to 160 GiB
     defaults: Mapping[str, object] = {"prefix_cache": True, "tokens_per_step": 8192}
-    listens_while_loading = False
+    manners = Manners()
     posts = frozenset((COMPLETIONS_PATH, CHAT_PATH, *_TOKENIZE))
 
     def __init__(self, conf: EmulateConf, names: tuple[str, ...]) -> None:

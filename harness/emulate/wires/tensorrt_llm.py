@@ -48,7 +48,6 @@ _FIELDS = {
 class TensorRtLlmWire(OpenAiWire):
     """See `harness.emulate.wires.wire.Wire`."""
 
-    listens_while_loading = False
     manners = Manners(disconnect_poll_s=1.0)
 
     def __init__(self, conf: EmulateConf, names: tuple[str, ...]) -> None:

@@ -28,7 +28,7 @@ from harness.emulate.wires.tgi_order import (
     read_order,
 )
 from harness.emulate.wires.tgi_refusal import error_response, plain_response, refusal
-from harness.emulate.wires.wire import Ask, EngineState
+from harness.emulate.wires.wire import Ask, EngineState, Manners
 
 VERSION = "3.3.7"
 DEFAULT_NAME = "emulated"
@@ -50,8 +50,7 @@ class TgiWire:
     """See `harness.emulate.wires.wire.Wire`."""
 
     defaults: Mapping[str, object] = {"max_in_flight": MAX_CONCURRENT_REQUESTS}
-    listens_while_loading = False
-    requests_a_connection: int | None = None
+    manners = Manners()
 
     def __init__(self, conf: EmulateConf, names: tuple[str, ...]) -> None:
         self._conf = conf

@@ -28,7 +28,7 @@ from harness.emulate.wires.transformers_order import (
     UnforeseenError,
     read_order,
 )
-from harness.emulate.wires.wire import Ask, EngineState
+from harness.emulate.wires.wire import Ask, EngineState, Manners
 
 DEFAULT_NAME = "emulated"
 _GENERATE = {COMPLETIONS_PATH: False, CHAT_PATH: True}
@@ -47,8 +47,7 @@ class TransformersWire:
     defaults: Mapping[str, object] = MappingProxyType(
         {"slots": 1024, "tokens_per_step": 8192, "prefix_cache": True}
     )
-    listens_while_loading = False
-    requests_a_connection: int | None = None
+    manners = Manners()
 
     def __init__(self, conf: EmulateConf, names: tuple[str, ...]) -> None:
         self._conf = conf

@@ -26,7 +26,6 @@ _MODEL_PATH = re.compile(r"/v2/models/([^/]+)/(generate|generate_stream|ready)")
 class TritonWire(OpenAiWire):
     """See `harness.emulate.wires.wire.Wire`."""
 
-    listens_while_loading = False
     manners = Manners(port_offset=2)
 
     def respond(self, request: HttpRequest, number: int, state: EngineState) -> bytes | Ask:

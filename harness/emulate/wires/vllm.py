@@ -19,7 +19,7 @@ from harness.emulate.wires.openai_answer import Named
 from harness.emulate.wires.openai_order import Order, RefusedError, chat_text
 from harness.emulate.wires.prompt import token_ids
 from harness.emulate.wires.vllm_answer import VERSION, VllmNamed, vllm_answer
-from harness.emulate.wires.wire import Answer, EngineState
+from harness.emulate.wires.wire import Answer, EngineState, Manners
 
 _NOT_FOUND = 404
 _FAILED = "EngineCore encountered an issue. See stack trace (above) for the root cause."
@@ -40,7 +40,7 @@ class VllmWire(OpenAiWire):
     """See `harness.emulate.wires.wire.Wire`. `defaults`: of vLLM on most GPUs."""
 
     defaults: Mapping[str, object] = {"slots": 256, "prefix_cache": True}
-    listens_while_loading = False
+    manners = Manners()
     posts = OpenAiWire.posts | {"/tokenize"}
     has_prompt_details = True  # the server's --enable-prompt-tokens-details
 

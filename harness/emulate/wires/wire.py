@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from harness.calibrate.server.wire import HttpRequest
 from harness.config import EmulateConf
@@ -97,12 +97,16 @@ class EngineState(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manners:
-    """What only some engines do; a wire that has such has an attribute `manners`.
+    """How an engine behaves on the network.
 
+    `listens_while_loading`: it answers 503 until it is loaded; else its port is closed.
+    `requests_a_connection`: after so many it closes a connection; None: never.
     `disconnect_poll_s`: it looks only so often whether a request's client has gone; 0: it sees
     that at once. `port_offset`: it listens on a second port too, so far above the first.
     """
 
+    listens_while_loading: bool = False
+    requests_a_connection: int | None = None
     disconnect_poll_s: float = 0.0
     port_offset: int = 0
 
@@ -113,14 +117,11 @@ class Wire(Protocol):
     A whole answer that says `connection: close` closes it; a request that carries it, or is the
     last that its connection takes, has it among its headers.
     `number` counts the requests. `names`: the models that are served; empty: every name.
-    `defaults`: the engine's own choice for knobs that are not given. `listens_while_loading`:
-    whether it answers 503 until it is loaded; else its port is closed. `requests_a_connection`:
-    after so many it closes a connection; None: never.
+    `defaults`: the engine's own choice for knobs that are not given.
     """
 
     defaults: Mapping[str, object]
-    listens_while_loading: bool
-    requests_a_connection: int | None
+    manners: Manners
 
     def __init__(self, conf: EmulateConf, names: tuple[str, ...]) -> None: ...
 
@@ -138,4 +139,32 @@ class Wire(Protocol):
 
     def failed(self) -> bytes:
         """The answer to a request that the engine fails on."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GrpcRefusal:
+    """A call that is answered with a status other than OK (gRPC's number and message)."""
+
+    status: int
+    message: str
+
+
+@runtime_checkable
+class GrpcWire(Protocol):
+    """What a wire has besides if its engine speaks gRPC on the same port."""
+
+    def call(self, path: str, message: bytes, stream: int, number: int) -> "GrpcRefusal | Ask":
+        """A refusal, or work for the engine, to be answered in frames of this HTTP/2 stream.
+
+        `number` counts the calls. Never raises.
+        """
+        ...
+
+    def grpc_overloaded(self) -> GrpcRefusal:
+        """The answer to a call too many."""
+        ...
+
+    def grpc_failed(self) -> GrpcRefusal:
+        """The answer to a call that the engine fails on."""
         ...
