@@ -131,9 +131,7 @@ class Telemetry:
                 engine_rss_bytes=engine_rss_bytes,
                 client_cpu_ratio=client_cpu_ratio,
                 client_rss_bytes=client_rss_bytes,
-                gpu_util_ratio=gpu.util_ratio,
-                gpu_memory_bytes=gpu.memory_bytes,
-                gpu_power_w=gpu.power_w,
+                **gpu.columns(),
             )
         )
 
