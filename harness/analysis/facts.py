@@ -52,6 +52,16 @@ def machine_of(info: RunInfo) -> Machine:
     )
 
 
+def kv_capacity_tokens(info: RunInfo) -> int | None:
+    """What the KV cache holds: as the running server says, else its log; None if neither does."""
+    return info.identity.kv_capacity_tokens or info.log.kv_capacity_tokens
+
+
+def slots(info: RunInfo) -> int | None:
+    """How many requests run at once: as the server says, else as it was told; None: not known."""
+    return info.identity.max_running or setting(info, "engine.max_running")
+
+
 def model_sha256(info: RunInfo) -> str | None:
     """Hash of the model file."""
     value = fact(info, "model.sha256")

@@ -65,6 +65,10 @@ class AmdGpus:
         """Each GPU now; why clocks are held back is not asked."""
         return [_read(self._smi, handle) for handle in self._handles]
 
+    def pids(self) -> list[int]:
+        """Not asked: who else computes on them."""
+        return []
+
     def facts(self) -> list[dict[str, Any]]:
         """What each GPU is and how it is set, by the same names as for NVIDIA's."""
         return [_facts(self._smi, handle) for handle in self._handles]

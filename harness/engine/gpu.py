@@ -31,6 +31,10 @@ class Gpus:
         """All of them now; None for what none of them tells."""
         return together(self._gpus.read())
 
+    def pids(self) -> list[int]:
+        """The processes that compute on them, as far as is known."""
+        return self._gpus.pids()
+
     def facts(self) -> list[dict[str, Any]]:
         """What each GPU is and how it is set, for the record; JSON-able."""
         return self._gpus.facts()

@@ -77,6 +77,11 @@ class NvidiaGpus:
             self._ecc_read_s = now_s
         return [_read(handle, has_ecc=has_ecc) for handle in self._handles]
 
+    def pids(self) -> list[int]:
+        """The processes that compute on them, as far as this user may see."""
+        running = [_ask(pynvml.nvmlDeviceGetComputeRunningProcesses, h) for h in self._handles]
+        return sorted({int(one.pid) for found in running for one in found or ()})
+
     def facts(self) -> list[dict[str, Any]]:
         """What each GPU is and how it is set, for the record; JSON-able."""
         driver = _ask(pynvml.nvmlSystemGetDriverVersion)

@@ -168,6 +168,16 @@ def test_behind_a_switch_all_nvlinks_count(nvml: dict[str, Callable[..., Any]]) 
         assert gpus.links() == [["X", "NV18"], ["NV18", "X"]]
 
 
+def test_who_computes_on_them_is_told(nvml: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    running = {0: [SimpleNamespace(pid=9), SimpleNamespace(pid=7)], 1: [SimpleNamespace(pid=9)]}
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetComputeRunningProcesses", running.__getitem__)
+    with Gpus() as gpus:
+        assert gpus.pids() == [7, 9]
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetComputeRunningProcesses", refuse)
+    with Gpus() as gpus:
+        assert gpus.pids() == []
+
+
 def test_a_machine_without_a_driver_has_no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pynvml, "nvmlInit", refuse)
     with Gpus() as gpus:
