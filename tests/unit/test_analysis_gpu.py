@@ -6,11 +6,12 @@ from typing import Any
 import pytest
 
 from harness.analysis.cells import summarise
+from harness.analysis.contract import must_match, run_mismatches
 from harness.analysis.frame import request_frame, sample_frame
 from harness.analysis.gpu_use import imbalance_ratio
 from harness.analysis.validity import run_doubts
 from harness.analysis.views import LevelView, level_view
-from harness.testing.records import make_info, make_record, store_run
+from harness.testing.records import make_config, make_info, make_record, store_run
 from harness.types import Doubt, EngineSample, HostSample, Level, Severity
 
 GIB = 2**30
@@ -133,3 +134,22 @@ def test_a_counter_that_was_reset_gives_no_energy(tmp_path: Path) -> None:
     run = store_run(tmp_path, make_info(), [make_record()], host=host)
     (cell,) = summarise([run]).cells
     assert cell.metrics["energy_per_token_j"].value is None
+
+
+def gpu_run(*, power_w: float = 700.0, tp: int = 1, link: str = "NV18") -> Any:
+    gpu = {"name": "H200", "memory_bytes": 100, "power_limit_w": power_w, "ecc": True, "mig": None}
+    machine = {"gpus": [gpu, gpu], "gpu_links": [["X", link], [link, "X"]]}
+    config = make_config(engine={"tp": tp})
+    return make_info(config=config, facts={"machine": machine})
+
+
+def test_gpus_that_are_set_or_joined_otherwise_are_not_compared() -> None:
+    assert run_mismatches(gpu_run(), gpu_run()) == ()
+    (limit,) = must_match(run_mismatches(gpu_run(), gpu_run(power_w=450.0)))
+    assert limit.text == (
+        "GPU settings: 100 B, 700.0 W, True ECC, None MIG against "
+        "100 B, 450.0 W, True ECC, None MIG"
+    )
+    assert must_match(run_mismatches(gpu_run(), gpu_run(link="SYS"))) == ()  # one GPU is used
+    (links,) = must_match(run_mismatches(gpu_run(tp=2), gpu_run(tp=2, link="SYS")))
+    assert links.text == "GPU links: X NV18; NV18 X against X SYS; SYS X"
