@@ -16,11 +16,12 @@ from harness.store import StoredRun
 from harness.types import Provenance, RunInfo
 from harness.units import number
 
+_AUTO = "auto"
 _TWO_BYTES = 2.0
 # Bytes of a cached element by the engine's word for it.
 # q8_0, q4_0 and the like: 32 elements with a 16-bit scale (ggml's block formats).
 _ELEMENT_BYTES = {
-    **dict.fromkeys(("auto", "f16", "bf16", "float16", "bfloat16", "half"), _TWO_BYTES),
+    **dict.fromkeys((_AUTO, "f16", "bf16", "float16", "bfloat16", "half"), _TWO_BYTES),
     **dict.fromkeys(("f32", "float32", "float"), 4.0),
     **dict.fromkeys(("fp8", "int8"), 1.0),
     "q8_0": 34 / 32,
@@ -73,9 +74,17 @@ def _kv_pool(info: RunInfo) -> Amount:
 
 
 def kv_bytes_per_token(info: RunInfo) -> float | None:
-    """Of the model's shape and the element type that was asked for; None if either is unknown."""
-    at_two, word = fact(info, "model.kv_bytes_per_token"), setting(info, "engine.kv_dtype", "auto")
-    element = _ELEMENT_BYTES.get(re.sub(r"^(fp8|int8)[_-].*", r"\1", str(word).lower()))
+    """Of the model's shape and the type of a cached element; None if either is unknown.
+
+    The type is `engine.kv_dtype`, else that which the engine computes in: `engine.dtype`, else
+    the one of the weights; 2 bytes where those are quantised.
+    """
+    at_two = fact(info, "model.kv_bytes_per_token")
+    words = [str(setting(info, f"engine.{key}", _AUTO)).lower() for key in ("kv_dtype", "dtype")]
+    form = str(fact(info, "model.format") or "").lower().rpartition(" ")[2]
+    words += [form] if form in _ELEMENT_BYTES else []
+    word = next((word for word in words if word != _AUTO), _AUTO)
+    element = _ELEMENT_BYTES.get(re.sub(r"^(fp8|int8)[_-].*", r"\1", word))
     return None if at_two is None or element is None else float(at_two) * element / _TWO_BYTES
 
 

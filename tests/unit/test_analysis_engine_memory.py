@@ -119,6 +119,26 @@ def test_a_cached_element_is_as_large_as_its_type(
     assert kv_bytes_per_token(make_info(config=config)) is None
 
 
+@pytest.mark.parametrize(
+    ("engine", "form", "bytes_per_token"),
+    [
+        ({}, "GGUF", 23_040),
+        ({}, "safetensors float32", 46_080),
+        ({}, "safetensors bfloat16", 23_040),
+        ({"dtype": "bfloat16"}, "safetensors float32", 23_040),
+        ({"dtype": "auto"}, "safetensors float32", 46_080),
+        ({"dtype": "float32", "kv_dtype": "fp8"}, "safetensors float32", 11_520),
+    ],
+)
+def test_a_cache_is_of_the_type_that_the_engine_computes_in(
+    engine: dict[str, Any], form: str, bytes_per_token: float
+) -> None:
+    info = make_info(
+        config=make_config(engine=engine), facts=facts(kv_bytes_per_token=23_040, format=form)
+    )
+    assert kv_bytes_per_token(info) == bytes_per_token
+
+
 def test_the_facts_of_a_models_folder(tmp_path: Path) -> None:
     config = (
         '{"num_hidden_layers": 30, "num_attention_heads": 9, "num_key_value_heads": 3, '
