@@ -43,6 +43,7 @@ bench: dev ## how truthful and how fast we are; ratios and errors, no tests
 	$(BIN)/python benchmarks/bench_truth.py
 	$(BIN)/python benchmarks/bench_rate.py
 	$(BIN)/python benchmarks/bench_memory.py
+	$(BIN)/python benchmarks/bench_telemetry.py
 	$(BIN)/python benchmarks/bench_cli.py
 
 peers: dev ## the same load by other tools, each in an environment of its own

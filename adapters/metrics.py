@@ -5,7 +5,7 @@ all are met in the field. What is not there is None, never 0.
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
@@ -72,39 +72,47 @@ _KV_USAGE = (
 
 
 class Metrics:
-    """One scrape. Series are looked up by the printed name; those of other engines are summed."""
+    """One scrape. Series are looked up by the printed name; those of other engines are summed.
+
+    Only the lines of a name that is asked for are parsed: a scrape of vLLM 0.32.0 has 53 kB, and
+    parsing all of it twice a second cost 4 % of a core.
+    """
 
     def __init__(self, body: bytes) -> None:
-        self._series: dict[str, list[Sample]] = {}
-        for sample in _samples(body.decode(errors="replace")):
-            if math.isfinite(sample.value):
-                self._series.setdefault(sample.name, []).append(sample)
+        self._lines: dict[str, list[str]] = {}
+        for line in body.decode(errors="replace").splitlines():
+            words = line.partition("{")[0].split(maxsplit=1)
+            if words and not words[0].startswith("#"):
+                self._lines.setdefault(words[0], []).append(line)
 
     def total(self, *names: str, **labels: str) -> float | None:
         """The sum over all series of the first of these names that is there.
 
         `labels`: only the series that carry all of these; without any, None.
         """
-        values = self._values(names, labels)
-        return sum(values) if values else None
+        found = self._first(names, labels)
+        return sum(found) if found else None
 
     def mean(self, *names: str, **labels: str) -> float | None:
         """The mean over all series of the first of these names that is there; see `total`."""
-        values = self._values(names, labels)
-        return sum(values) / len(values) if values else None
-
-    def _values(self, names: tuple[str, ...], labels: Mapping[str, str]) -> list[float]:
-        series = next((self._series[name] for name in names if name in self._series), [])
-        return [one.value for one in series if labels.items() <= one.labels.items()]
+        found = self._first(names, labels)
+        return sum(found) / len(found) if found else None
 
     def labels(self, name: str) -> list[Mapping[str, str]]:
         """The labels of each series of this name: what an `_info` metric says; empty if absent."""
-        return [one.labels for one in self._series.get(name, [])]
+        return [one.labels for one in self._series(name)]
+
+    def _first(self, names: Iterable[str], labels: Mapping[str, str]) -> list[float]:
+        series = next((found for name in names if (found := self._series(name))), [])
+        return [one.value for one in series if labels.items() <= one.labels.items()]
+
+    def _series(self, name: str) -> list[Sample]:
+        samples = _samples(self._lines.get(name, []))
+        return [s for s in samples if s.name == name and math.isfinite(s.value)]
 
 
-def _samples(text: str) -> Iterator[Sample]:
+def _samples(lines: Sequence[str]) -> Iterator[Sample]:
     # without the TYPE lines the parser keeps printed names; with them it adds `_total` to some
-    lines = [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
     try:
         yield from _parsed("\n".join(lines))
     except ValueError:

@@ -9,7 +9,8 @@ Format history (`schema_version`):
 1: first.
 2: requests.parquet has group to accepted_tokens, engine.parquet the counts of speculation, levels
    the client's facts; what a run of version 1 lacks is read as missing.
-3: run.json has how the start went and what the engine's log told.
+3: host.parquet has gpu_energy_j to gpu_each_memory_bytes; run.json has how the start went and what
+   the engine's log told.
 """
 
 import os
@@ -72,18 +73,38 @@ RECORD_SCHEMA = pa.schema(
         ("accepted_tokens", pa.int64()),
     ]
 )
-_SINCE_VERSION_2 = frozenset(
-    ("group", "session", "turn", "prefix_tokens", "lora", "worker", "attempts", "retry_after_s")
-) | {"draft_tokens", "accepted_tokens", "draft_tokens_total", "accepted_tokens_total"}
+_ADDED: Mapping[int, frozenset[str]] = {  # columns that came with a version, and not before
+    2: frozenset(
+        (
+            *("group", "session", "turn", "prefix_tokens", "lora", "worker", "attempts"),
+            *("retry_after_s", "draft_tokens", "accepted_tokens"),
+            *("draft_tokens_total", "accepted_tokens_total"),
+        )
+    ),
+    3: frozenset(
+        (
+            *("gpu_energy_j", "gpu_sm_clock_mhz", "gpu_temperature_c", "gpu_throttle"),
+            *("gpu_ecc_corrected_total", "gpu_ecc_uncorrected_total"),
+            *("gpu_each_util_ratio", "gpu_each_memory_bytes"),
+        )
+    ),
+}
 ENGINE_SCHEMA = pa.schema(
     [
         (f.name, pa.string() if f.name == "kv_provenance" else pa.float64())
         for f in fields(EngineSample)
     ]
 )
+_HOST_TYPES = {
+    "gpu_throttle": pa.string(),
+    "gpu_ecc_corrected_total": pa.int64(),
+    "gpu_ecc_uncorrected_total": pa.int64(),
+    "gpu_each_util_ratio": pa.list_(pa.float64()),
+    "gpu_each_memory_bytes": pa.list_(pa.int64()),
+}
 HOST_SCHEMA = pa.schema(
     [
-        (f.name, pa.int64() if f.name.endswith("_bytes") else pa.float64())
+        (f.name, _HOST_TYPES.get(f.name, pa.int64() if f.name.endswith("_bytes") else pa.float64()))
         for f in fields(HostSample)
     ]
 )
@@ -109,8 +130,8 @@ class StoredRun:
         return self._table("host", HOST_SCHEMA)
 
     def _table(self, name: str, schema: pa.Schema) -> pa.Table:
-        is_first = self.info.schema_version == 1
-        later = _SINCE_VERSION_2 if is_first else frozenset[str]()
+        mine = self.info.schema_version
+        later = frozenset().union(*(names for since, names in _ADDED.items() if since > mine))
         return _read_table(self.folder / f"{name}.parquet", schema, later)
 
 

@@ -9,9 +9,10 @@ from collections.abc import Sequence
 from harness.analysis.candidates import candidate_of, label_apart
 from harness.analysis.cell_doubts import cell_doubts, is_invalid
 from harness.analysis.compare import compare_all
+from harness.analysis.engine_memory import engine_memory
 from harness.analysis.estimates import cell_figures
 from harness.analysis.found_rates import found_rates
-from harness.analysis.model import Candidate, Cell, FailedRun, Summary, Workload
+from harness.analysis.model import Candidate, Cell, EngineMemory, FailedRun, Summary, Workload
 from harness.analysis.pieces import Piece, measures_of, pieces_of, request_timeout_s
 from harness.analysis.selection import MEASURED, damaged, newest
 from harness.config import SloConf
@@ -60,7 +61,18 @@ def summarise(
         runs=infos,
         measures=measures_of(pieces, labelled),
         found=found_rates(list(infos.values()), labelled),
+        memory=_memory(pieces, labelled),
     )
+
+
+def _memory(pieces: Sequence[Piece], labelled: dict[str, Candidate]) -> tuple[EngineMemory, ...]:
+    """The memory of each candidate with a measured level, in the order of their cells' labels."""
+    runs: dict[str, dict[str, StoredRun]] = {}
+    for piece in pieces:
+        key = candidate_of(piece.run.info).key
+        runs.setdefault(key, {})[piece.run.info.run_id] = piece.run
+    found = [engine_memory(labelled[key], list(own.values())) for key, own in runs.items()]
+    return tuple(sorted(found, key=lambda one: _by_number(one.candidate.label)))
 
 
 def _failed(run: StoredRun, candidate: Candidate) -> FailedRun:

@@ -11,6 +11,8 @@ from typing import Any
 from harness.analysis.candidates import workload_of
 from harness.analysis.facts import (
     fact,
+    gpu_links,
+    gpu_setting,
     machine_of,
     origin_sha256,
     setting,
@@ -70,6 +72,8 @@ _FIELDS = (
     _Field(name="CPU", rule=Rule.MUST, of=lambda info: machine_of(info).cpu_model),
     _Field(name="CPU cores", rule=Rule.MUST, of=lambda info: machine_of(info).cpu_cores),
     _Field(name="GPUs", rule=Rule.MUST, of=lambda info: ", ".join(machine_of(info).gpus) or None),
+    _Field(name="GPU settings", rule=Rule.MUST, of=gpu_setting),
+    _Field(name="GPU links", rule=Rule.MUST, of=gpu_links),
     _Field(name="model", rule=Rule.MUST, of=lambda info: origin_sha256(info) or info.model),
     _Field(name="weights", rule=Rule.MUST, of=weights),
     _Field(name="tokenizer file", rule=Rule.REPORT, of=tokenizer_sha256),

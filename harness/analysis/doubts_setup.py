@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from harness.analysis.facts import machine_of, setting
+from harness.analysis.facts import fact, machine_of, setting
 from harness.types import Clock, Doubt, RunInfo, Severity, TokensSource
 from harness.units import percent
 
@@ -15,6 +15,8 @@ _LENGTH_TOLERANCE = 0.02  # realised against planned lengths
 _CACHED_TOLERANCE = 0.02  # share of prompt tokens that a switched-off cache may still serve
 _USER_CLOCK_TOLERANCE = 0.01
 _TEMPLATE_TOKENS = 64  # what a chat template may put around every prompt
+_TELEMETRY_CPU = 0.01  # of one core
+_TELEMETRY_SPAN_S = 10.0
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
@@ -24,6 +26,7 @@ def setup_doubts(info: RunInfo, frame: "pd.DataFrame") -> Iterator[Doubt]:
     ok = measured[measured["is_ok"]]
     yield from _kind_of_run(info)
     yield from _shared_cpu(info)
+    yield from _telemetry(info)
     yield from _guessed_lengths(info)
     yield from _determinism(info)
     if len(ok):
@@ -83,6 +86,17 @@ def _shared_cpu(info: RunInfo) -> Iterator[Doubt]:
             code="cpu_shared",
             what=f"the engine's {threads} threads and the client shared {cores} cores",
             advice=f"leave a core to the client: engine.threads={max(1, cores - 1)}",
+        )
+
+
+def _telemetry(info: RunInfo) -> Iterator[Doubt]:
+    """What our own sampling took; of a short load its first samples are too large a part."""
+    cost, span_s = fact(info, "telemetry.cpu_ratio"), fact(info, "telemetry.span_s")
+    if cost is not None and cost > _TELEMETRY_CPU and span_s >= _TELEMETRY_SPAN_S:
+        yield Doubt(
+            code="telemetry_cost",
+            what=f"reading engine and machine took {percent(cost)} of a core",
+            advice="leave a core free beside engine and client: engine.threads",
         )
 
 

@@ -1,6 +1,7 @@
 """Every metric of a cell over its runs: the estimate with its interval, and each run's figure."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from harness.analysis.cost import cost_estimate
 from harness.analysis.frame import Floats
@@ -45,10 +46,16 @@ def cell_figures(views: Sequence[LevelView]) -> dict[str, Figure]:
             figures[metric.name] = _share(metric, views)
         else:
             per_run = tuple(plain_value(view, metric.name) for view in views)
-            figures[metric.name] = (_mean(per_run), per_run)
+            figures[metric.name] = (_told(_mean(per_run), metric, views), per_run)
     cost = figures["cost_per_mtok"]
     figures["cost_per_mtok"] = (cost_estimate(_price(views), figures[_RATE][0]), cost[1])
     return figures
+
+
+def _told(found: Estimate, metric: Metric, views: Sequence[LevelView]) -> Estimate:
+    """The figure, or why there is none where anything was measured at all."""
+    is_absent = found.value is None and not all(view.is_empty for view in views)
+    return replace(found, reason=metric.absent) if is_absent else found
 
 
 def _no_one_load(views: Sequence[LevelView]) -> Figure:

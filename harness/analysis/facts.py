@@ -52,6 +52,34 @@ def machine_of(info: RunInfo) -> Machine:
     )
 
 
+def gpu_setting(info: RunInfo) -> str | None:
+    """How the GPUs are set: memory, power limit, ECC and MIG of each kind; None if none tells."""
+    names = {"memory_bytes": "B", "power_limit_w": "W", "ecc": "ECC", "mig": "MIG"}
+    each = [
+        ", ".join(f"{gpu.get(key)} {unit}" for key, unit in names.items())
+        for gpu in fact(info, "machine.gpus") or ()
+        if any(gpu.get(key) is not None for key in names)
+    ]
+    return " + ".join(dict.fromkeys(each)) or None
+
+
+def gpu_links(info: RunInfo) -> str | None:
+    """How the machine's GPUs are joined, where an engine uses several; None for one."""
+    used = int(setting(info, "engine.tp", 1)) * int(setting(info, "engine.pp", 1))
+    rows = fact(info, "machine.gpu_links") or () if used > 1 else ()
+    return "; ".join(" ".join(row) for row in rows) or None
+
+
+def kv_capacity_tokens(info: RunInfo) -> int | None:
+    """What the KV cache holds: as the running server says, else its log; None if neither does."""
+    return info.identity.kv_capacity_tokens or info.log.kv_capacity_tokens
+
+
+def slots(info: RunInfo) -> int | None:
+    """How many requests run at once: as the server says, else as it was told; None: not known."""
+    return info.identity.max_running or setting(info, "engine.max_running")
+
+
 def model_sha256(info: RunInfo) -> str | None:
     """Hash of the model file."""
     value = fact(info, "model.sha256")

@@ -19,6 +19,7 @@ from harness.types import EngineSample, HostSample, Phase, Record
 
 Floats = npt.NDArray[np.float64]
 _LISTS = ("chunk_s", "chunk_tokens")
+_NO_NUMBERS = {"kv_provenance", "gpu_throttle", "gpu_each_util_ratio", "gpu_each_memory_bytes"}
 
 
 def request_frame(source: StoredRun | pa.Table | Sequence[Record]) -> pd.DataFrame:
@@ -62,7 +63,7 @@ def sample_frame(source: Any, kind: type[EngineSample] | type[HostSample]) -> pd
         return table
     names = [one.name for one in fields(kind)]
     columns = {name: [getattr(row, name) for row in source] for name in names}
-    numbers = [name for name in names if name != "kv_provenance"]
+    numbers = [name for name in names if name not in _NO_NUMBERS]
     frame = pd.DataFrame(columns)
     frame[numbers] = frame[numbers].astype(np.float64)
     return frame

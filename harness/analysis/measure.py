@@ -4,11 +4,22 @@ A level where every request failed measures nothing: all None but the share of e
 """
 
 from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
 from harness.analysis.cost import cost_per_million
 from harness.analysis.frame import Floats, floats, fluidity
+from harness.analysis.gpu_use import (
+    BY_DRIVER,
+    BY_HARDWARE,
+    POWER_CAP,
+    energy_per_token_j,
+    imbalance_ratio,
+    throttled_ratio,
+)
+from harness.analysis.kv_use import kv_usage, mean_kv_tokens
 from harness.analysis.rates import rate_value
 from harness.analysis.views import LevelView, good_rows
 
@@ -83,6 +94,24 @@ def _preemptions(view: LevelView) -> float | None:
     return float(counter[-1] - counter[0]) if counter.size > 1 else None
 
 
+class KvUse(NamedTuple):
+    """Mean share of the KV cache in use: by the engine's own figure, and by our stamps."""
+
+    engine: float
+    ours: float
+
+
+def kv_difference(view: LevelView) -> KvUse | None:
+    """Both figures of KV use, where both are known."""
+    engine, ours = plain_value(view, "kv_usage_ratio"), plain_value(view, "kv_usage_derived_ratio")
+    return None if engine is None or ours is None else KvUse(engine=engine, ours=ours)
+
+
+def _kv_difference(view: LevelView) -> float | None:
+    found = kv_difference(view)
+    return None if found is None else found.ours - found.engine
+
+
 def _cost(view: LevelView) -> float | None:
     return cost_per_million(view.price_per_hour, rate_value(view, "output_tokens_per_s"))
 
@@ -96,10 +125,21 @@ _PLAIN: dict[str, Callable[[LevelView], float | None]] = {
     "fluidity_ratio": _fluidity,
     "kv_usage_ratio": _of_samples("engine", "kv_usage_ratio", "mean"),
     "kv_usage_max_ratio": _of_samples("engine", "kv_usage_ratio", "max"),
+    "kv_usage_derived_ratio": kv_usage,
+    "kv_usage_derived_max_ratio": partial(kv_usage, is_peak=True),
+    "kv_usage_difference_ratio": _kv_difference,
+    "kv_tokens": mean_kv_tokens,
     "waiting": _of_samples("engine", "waiting", "mean"),
     "waiting_max": _of_samples("engine", "waiting", "max"),
     "preemptions": _preemptions,
     "engine_rss_bytes": _of_samples("host", "engine_rss_bytes", "max"),
     "gpu_memory_bytes": _of_samples("host", "gpu_memory_bytes", "max"),
+    "gpu_util_ratio": _of_samples("host", "gpu_util_ratio", "mean"),
+    "gpu_imbalance_ratio": imbalance_ratio,
+    "gpu_power_w": _of_samples("host", "gpu_power_w", "mean"),
+    "gpu_sm_clock_mhz": _of_samples("host", "gpu_sm_clock_mhz", "mean"),
+    "gpu_temperature_c": _of_samples("host", "gpu_temperature_c", "max"),
+    "gpu_throttled_ratio": partial(throttled_ratio, reasons=BY_HARDWARE | BY_DRIVER | {POWER_CAP}),
+    "energy_per_token_j": energy_per_token_j,
     "cost_per_mtok": _cost,
 }

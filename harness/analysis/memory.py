@@ -42,10 +42,17 @@ class MemoryPlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Model:
+class ModelShape:
+    """What a model's files say. `weights_bytes`: of all tensors; None if they do not tell."""
+
     name: str
     weights_bytes: int | None
     groups: tuple[KvGroup, ...]
+
+    @property
+    def kv_bytes_per_token(self) -> float:
+        """All layers together, before any window is outgrown."""
+        return sum(group.layers * group.token_bytes for group in self.groups)
 
 
 def size(
@@ -66,7 +73,7 @@ def size(
     the file is neither or a number is out of range.
     """
     _check(memory_bytes, context_tokens, kv_dtype_bytes, memory_fraction)
-    model = _read(path, kv_dtype_bytes)
+    model = shape_of(path, kv_dtype_bytes)
     each = math.ceil(
         sum(group.sequence_bytes(context_tokens, block_tokens) for group in model.groups)
     )
@@ -76,7 +83,7 @@ def size(
     return MemoryPlan(
         model=model.name,
         weights_bytes=model.weights_bytes,
-        kv_bytes_per_token=sum(group.layers * group.token_bytes for group in model.groups),
+        kv_bytes_per_token=model.kv_bytes_per_token,
         context_tokens=context_tokens,
         sequence_bytes=each,
         memory_bytes=memory_bytes,
@@ -87,7 +94,7 @@ def size(
     )
 
 
-def _notes(model: _Model, other_bytes: int, block_tokens: int) -> tuple[str, ...]:
+def _notes(model: ModelShape, other_bytes: int, block_tokens: int) -> tuple[str, ...]:
     notes = [f"a sequence takes whole blocks of {block_tokens} tokens"]
     if other_bytes == 0:
         notes.append("activations, graphs and communication buffers are not counted")
@@ -110,7 +117,8 @@ def _check(
         raise ConfigError(f"memory_fraction={memory_fraction}: must be in (0, 1]")
 
 
-def _read(path: Path, kv_dtype_bytes: float) -> _Model:
+def shape_of(path: Path, kv_dtype_bytes: float) -> ModelShape:
+    """Weights and cache of a GGUF file, a config.json, or a folder with one; else ConfigError."""
     if path.is_dir():
         path = path / "config.json"
     try:
@@ -128,7 +136,7 @@ def _read(path: Path, kv_dtype_bytes: float) -> _Model:
     return _read_gguf(path, kv_dtype_bytes)
 
 
-def _read_gguf(path: Path, kv_dtype_bytes: float) -> _Model:
+def _read_gguf(path: Path, kv_dtype_bytes: float) -> ModelShape:
     from gguf import GGUFReader  # noqa: PLC0415 heavy, only here
 
     try:
@@ -142,12 +150,12 @@ def _read_gguf(path: Path, kv_dtype_bytes: float) -> _Model:
     except (ValueError, IndexError, KeyError, OverflowError) as error:
         raise ConfigError(f"{path}: a damaged GGUF file ({error}); fetch it again") from error
     groups = kv_groups_of_gguf(values, kv_dtype_bytes)
-    return _Model(
+    return ModelShape(
         name=str(values.get("general.name") or path.stem), weights_bytes=tensors, groups=groups
     )
 
 
-def _read_config(path: Path, kv_dtype_bytes: float) -> _Model:
+def _read_config(path: Path, kv_dtype_bytes: float) -> ModelShape:
     try:
         config = json.loads(path.read_bytes())
     except ValueError as error:
@@ -156,7 +164,7 @@ def _read_config(path: Path, kv_dtype_bytes: float) -> _Model:
         raise ConfigError(f"{path}: not a model's config.json: holds no object")
     name = str(config.get("_name_or_path") or path.parent.name)
     groups = kv_groups_of_config(config, kv_dtype_bytes)
-    return _Model(name=name, weights_bytes=_safetensors_bytes(path.parent), groups=groups)
+    return ModelShape(name=name, weights_bytes=_safetensors_bytes(path.parent), groups=groups)
 
 
 def _safetensors_bytes(folder: Path) -> int | None:

@@ -10,6 +10,8 @@ from enum import StrEnum
 THROUGHPUT_MARGIN = 0.05  # practical margin of a rate (method: verdicts)
 LATENCY_MARGIN = 0.10  # and of a latency percentile
 
+NOT_EXPOSED = "not exposed"
+
 _MLPERF = "MLPerf Inference rules: from the scheduled time"
 _ORDER = "inverse-CDF order statistic"
 _LOST = "failed and cut-off requests count as slower than any"
@@ -39,7 +41,8 @@ class Metric:
     """One figure of a cell. `unit`: s, ratio, bytes, or a word that follows the number.
 
     `column` and `p`: the frame's column and the percentile, for PERCENTILE. `margin_ratio`: the
-    practical margin of its verdicts; None: it is shown, but no verdict is given on it.
+    practical margin of its verdicts; None: it is shown, but no verdict is given on it. `absent`:
+    why there is none, where answers came and the figure did not.
     """
 
     name: str
@@ -52,6 +55,7 @@ class Metric:
     column: str = ""
     p: float | None = None
     margin_ratio: float | None = None
+    absent: str = ""
 
 
 _LATENCIES = (
@@ -93,6 +97,7 @@ def _plain(
     *,
     source: str = "ours",
     margin_ratio: float | None = None,
+    absent: str = "",
 ) -> Metric:
     return Metric(
         name=name,
@@ -103,6 +108,7 @@ def _plain(
         source=source,
         kind=kind,
         margin_ratio=margin_ratio,
+        absent=absent,
     )
 
 
@@ -146,20 +152,50 @@ METRICS: tuple[Metric, ...] = (
     _plain("tokens_per_chunk", "Tokens a chunk", "tokens", _NONE, Kind.MEAN,
            "output tokens / token chunks of ok requests"),
     _plain("kv_usage_ratio", "KV use", "ratio", _NONE, Kind.MEAN,
-           "mean share of the KV pool in use, over the window's scrapes", source="engine metrics"),
+           "mean share of the KV pool in use, over the window's scrapes", source="engine metrics",
+           absent=NOT_EXPOSED),
     _plain("kv_usage_max_ratio", "KV use, peak", "ratio", _NONE, Kind.MAXIMUM,
-           "highest share of the KV pool in use in the window", source="engine metrics"),
+           "highest share of the KV pool in use in the window", source="engine metrics",
+           absent=NOT_EXPOSED),
+    _plain("kv_usage_derived_ratio", "KV use, ours", "ratio", _NONE, Kind.MEAN,
+           "mean of prompt and generated tokens of the requests that run / tokens the KV cache "
+           "holds; from our stamps, first come first served", absent="capacity not exposed"),
+    _plain("kv_usage_derived_max_ratio", "KV use, ours, peak", "ratio", _NONE, Kind.MAXIMUM,
+           "the highest of the same, looked at twice a second"),
+    _plain("kv_usage_difference_ratio", "KV use, ours - engine's", "ratio", _NONE, Kind.MEAN,
+           "our mean share of the KV cache in use - the engine's, in shares of the cache"),
+    _plain("kv_tokens", "KV tokens", "tokens", _NONE, Kind.MEAN,
+           "mean prompt and generated tokens of the requests that run"),
     _plain("waiting", "Queue", "requests", _LOW, Kind.MEAN,
            "mean requests waiting in the engine, over the window's scrapes",
-           source="engine metrics"),
+           source="engine metrics",
+           absent=NOT_EXPOSED),
     _plain("waiting_max", "Queue, peak", "requests", _LOW, Kind.MAXIMUM,
-           "most requests waiting in the engine in the window", source="engine metrics"),
+           "most requests waiting in the engine in the window", source="engine metrics",
+           absent=NOT_EXPOSED),
     _plain("preemptions", "Preemptions", "", _LOW, Kind.MAXIMUM,
-           "rise of the engine's counter over the window", source="engine metrics"),
+           "rise of the engine's counter over the window", source="engine metrics",
+           absent=NOT_EXPOSED),
     _plain("engine_rss_bytes", "Engine memory, peak", "bytes", _LOW, Kind.MAXIMUM,
            "highest resident memory of the engine's processes in the window"),
     _plain("gpu_memory_bytes", "GPU memory, peak", "bytes", _LOW, Kind.MAXIMUM,
            "highest GPU memory in use in the window", source="NVML"),
+    _plain("gpu_util_ratio", "GPU use", "ratio", _NONE, Kind.MEAN,
+           "mean share of time in which a kernel ran, over the watched GPUs", source="NVML"),
+    _plain("gpu_imbalance_ratio", "GPU imbalance", "ratio", _LOW, Kind.MEAN,
+           "(max - min) / mean of the utilisation of the GPUs that hold a part of the model",
+           source="NVML"),
+    _plain("gpu_power_w", "GPU power", "W", _LOW, Kind.MEAN,
+           "mean power of the watched GPUs in sum", source="NVML"),
+    _plain("gpu_sm_clock_mhz", "SM clock", "MHz", _NONE, Kind.MEAN,
+           "mean of the lowest SM clock of the watched GPUs", source="NVML"),
+    _plain("gpu_temperature_c", "GPU temperature, peak", "°C", _NONE, Kind.MAXIMUM,
+           "highest temperature of a watched GPU in the window", source="NVML"),
+    _plain("gpu_throttled_ratio", "GPU throttled", "ratio", _LOW, Kind.MEAN,
+           "share of the samples in which heat, power or hardware held clocks back",
+           source="NVML"),
+    _plain("energy_per_token_j", "Energy", "J/token", _LOW, Kind.MEAN,
+           "rise of the GPUs' energy counters / output tokens, over the window", source="NVML"),
     _plain("time_to_ready_s", "Time to ready", "s", _LOW, Kind.MEAN,
            "from the start of the engine's process to its first answer"),
     _plain("cost_per_mtok", "Cost", "per 1M tokens", _LOW, Kind.COST,

@@ -6,7 +6,7 @@ from typing import Any
 
 from harness.analysis.agreement import TriedRate
 from harness.analysis.scenario_measures.table import Measure
-from harness.types import Doubt, Estimate, Outcome, RunInfo, Verdict
+from harness.types import Doubt, Estimate, Outcome, Provenance, RunInfo, Verdict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,6 +145,36 @@ class FoundRate:
         return 0 < self.fresh_wanted <= min(self.low_confirmed, self.high_confirmed)
 
 
+@dataclass(frozen=True, slots=True)
+class Amount:
+    """Some memory. `source`: where the figure is from, in words; `value_bytes` None: not exposed.
+
+    MEASURED: by us or by the engine itself. DERIVED: follows from other figures.
+    """
+
+    source: str = ""
+    value_bytes: int | None = None
+    provenance: Provenance = Provenance.NOT_EXPOSED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineMemory:
+    """Where a candidate's memory goes, over its runs.
+
+    `kv_metric`: whether it tells its KV use itself. `gpu_peak`: in use on the watched GPUs, by
+    whomever; `rss_peak`: resident memory of the engine's processes.
+    """
+
+    candidate: Candidate
+    run_ids: tuple[str, ...]
+    weights: Amount
+    kv_pool: Amount
+    kv_capacity_tokens: int | None
+    kv_metric: Provenance
+    gpu_peak: Amount
+    rss_peak: Amount
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailedRun:
     """A run that gave no cell; the failure is data too."""
@@ -163,6 +193,7 @@ class Summary:
     `verdicts` compare each pair of candidates at each workload on each compared metric.
     `runs` are the run.json contents behind it, by run id. `measures`: what the scenarios are
     about beyond the standard metrics, of each candidate. `found`: what searches came to.
+    `memory`: where the memory of each candidate with figures goes.
     """
 
     title: str
@@ -173,6 +204,7 @@ class Summary:
     runs: Mapping[str, RunInfo]
     measures: tuple[Measure, ...] = ()
     found: tuple[FoundRate, ...] = ()
+    memory: tuple[EngineMemory, ...] = ()
 
     @property
     def is_emulated(self) -> bool:

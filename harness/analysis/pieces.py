@@ -49,7 +49,7 @@ def pieces_of(run: StoredRun, slo: SloConf | None) -> list[Piece]:
             host=host,
             slo=slo if slo is not None else slo_of(info),
             price_per_hour=candidate.price_per_hour,
-            time_to_ready_s=info.time_to_ready_s,
+            info=info,
         )
         for level in info.levels
         if level.shape != Shape.SEARCH  # its probes end when they are decided: found_rates

@@ -39,7 +39,7 @@ def run_doubts(run: StoredRun) -> tuple[Doubt, ...]:
     engine = sample_frame(run.engine_samples(), EngineSample)
     host = sample_frame(run.host_samples(), HostSample)
     views = [
-        level_view(frame, level, engine=engine, host=host, slo=slo_of(info))
+        level_view(frame, level, engine=engine, host=host, slo=slo_of(info), info=info)
         for level in info.levels
     ]
     return view_doubts(info, frame, views)
@@ -49,11 +49,16 @@ def view_doubts(
     info: RunInfo, frame: "pd.DataFrame", views: "Sequence[LevelView]"
 ) -> tuple[Doubt, ...]:
     """The same from frames that are already there."""
+    from harness.analysis.doubts_engine import engine_doubts  # noqa: PLC0415 pandas
+    from harness.analysis.doubts_gpu import gpu_doubts  # noqa: PLC0415 pandas
+
     found = list(setup_doubts(info, frame))
     for view in views:
         came = achieved(info, view)
         found += client_doubts(info, view, came)
         found += machine_doubts(info, view, came)
+        found += gpu_doubts(view)
+        found += engine_doubts(info, view)
         if view.level.shape == Shape.SEARCH:
             continue  # a probe is meant to overload, and ends as soon as it is decided
         found += load_doubts(info, view, came)

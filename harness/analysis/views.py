@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from harness.analysis.facts import setting
+from harness.analysis.facts import kv_capacity_tokens, setting, slots
 from harness.analysis.frame import Floats, floats, ragged
 from harness.config import SloConf
 from harness.types import Level, RunInfo
@@ -20,7 +20,8 @@ Flags = npt.NDArray[np.bool_]
 class LevelView:
     """One level of one run: `rows` all its requests in due order, `measured` those due in it.
 
-    `engine`, `host`: samples inside the window.
+    `engine`, `host`: samples inside the window. `kv_capacity_tokens`, `slots`: tokens and requests
+    that the engine holds at once; None if it does not say.
     """
 
     level: Level
@@ -31,6 +32,8 @@ class LevelView:
     slo: SloConf | None = None
     price_per_hour: float | None = None
     time_to_ready_s: float | None = None
+    kv_capacity_tokens: int | None = None
+    slots: int | None = None
     _kept: dict[str, Any] = field(default_factory=dict, repr=False)
 
     def kept(self, key: str, make: Callable[[], Any]) -> Any:
@@ -86,9 +89,9 @@ def level_view(
     host: pd.DataFrame,
     slo: SloConf | None = None,
     price_per_hour: float | None = None,
-    time_to_ready_s: float | None = None,
+    info: RunInfo | None = None,
 ) -> LevelView:
-    """Cut one level out of a run's frames."""
+    """Cut one level out of a run's frames; `info`: what the run says of its engine."""
     rows = _where(frame, (frame["level"] == level.index).to_numpy(dtype=bool))
     return LevelView(
         level=level,
@@ -98,7 +101,9 @@ def level_view(
         host=_inside(host, level),
         slo=slo,
         price_per_hour=price_per_hour,
-        time_to_ready_s=time_to_ready_s,
+        time_to_ready_s=info.time_to_ready_s if info else None,
+        kv_capacity_tokens=kv_capacity_tokens(info) if info else None,
+        slots=slots(info) if info else None,
     )
 
 

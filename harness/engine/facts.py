@@ -15,6 +15,7 @@ from harness.engine.gpu import Gpus
 
 CPU_FLAGS = ("avx2", "avx512f", "avx512_bf16", "avx512_vnni", "amx_tile", "sve", "asimd")
 _CGROUP = Path("/sys/fs/cgroup")
+_NODES = Path("/sys/devices/system/node")
 
 
 def _text(path: Path) -> str:
@@ -62,6 +63,28 @@ def _affinity() -> list[int]:
     return list(range(os.cpu_count() or 1))
 
 
+def numa_nodes(nodes: Path = _NODES) -> list[dict[str, Any]]:
+    """The NUMA nodes with their cores, as the kernel writes them (`0-15,32`), and memory.
+
+    `distances`: to each node, in its own unit (10: itself). Empty where the kernel does not say.
+    """
+    found = sorted(nodes.glob("node[0-9]*"), key=lambda path: int(path.name[4:]))
+    return [
+        {
+            "node": int(path.name[4:]),
+            "cores": _text(path / "cpulist").strip(),
+            "memory_bytes": _node_memory_bytes(_text(path / "meminfo")),
+            "distances": [int(word) for word in _text(path / "distance").split()],
+        }
+        for path in found
+    ]
+
+
+def _node_memory_bytes(meminfo: str) -> int | None:
+    match = re.search(r"MemTotal:\s*(\d+) kB", meminfo)
+    return int(match[1]) * 1024 if match else None
+
+
 def bakeoff_version() -> str | None:
     """Our own version as installed; None in a bare checkout."""
     try:
@@ -75,12 +98,13 @@ def machine_facts() -> dict[str, Any]:
 
     `cores_allowed`: the logical cores that this process may use. `cpu_quota_cores` and
     `memory_limit_bytes`: a container's limits, None if it has none. `load_average`: 1, 5 and 15
-    minutes, to see afterwards whether the machine was idle at the start.
+    minutes, to see afterwards whether the machine was idle at the start. `gpu_links`: how each
+    GPU is joined to each other, a row each, as `nvidia-smi topo -m` writes it.
     """
     cpu = _cpuinfo()
     flags = set((cpu.get("flags") or cpu.get("Features") or "").split())
     with Gpus() as gpus:
-        gpu_facts = gpus.facts()
+        gpu_facts, gpu_links = gpus.facts(), gpus.links()
     return {
         "cpu_model": cpu.get("model name") or platform.processor() or None,
         "cpu_flags": [flag for flag in CPU_FLAGS if flag in flags],
@@ -93,7 +117,9 @@ def machine_facts() -> dict[str, Any]:
         "os": _os_name(),
         "kernel": platform.release(),
         "architecture": platform.machine(),
+        "numa_nodes": numa_nodes(),
         "gpus": gpu_facts,
+        "gpu_links": gpu_links,
         "python": platform.python_version(),
         "python_implementation": sys.implementation.name,
         "bakeoff": bakeoff_version(),

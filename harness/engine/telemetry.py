@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 from harness.adapter import Adapter
 from harness.engine.gpu import Gpus
@@ -85,12 +86,14 @@ class Telemetry:
         self._engine_samples: list[EngineSample] = []
         self._host_samples: list[HostSample] = []
         self.failed_probes = 0
+        self._started_s = self._stopped_s = 0.0
         self._loops = [_Loop("host", self._sample_host, interval_s)]
         if adapter.sample_probes:
             self._loops.append(_Loop("engine", self._sample_engine, interval_s))
 
     def start(self) -> None:
         """Begin to sample."""
+        self._started_s = time.monotonic()
         for loop in self._loops:
             loop.start()
 
@@ -102,6 +105,7 @@ class Telemetry:
         """Take a last sample and give all of them, in the order of their times."""
         for loop in self._loops:
             loop.stop()
+        self._stopped_s = time.monotonic()
         self._connection.close()
         self._gpus.close()
         return self._engine_samples, self._host_samples
@@ -110,6 +114,20 @@ class Telemetry:
     def own_cpu_s(self) -> float:
         """CPU that the sampling itself has cost, in seconds of one core."""
         return sum(loop.own_cpu_s for loop in self._loops)
+
+    def facts(self) -> dict[str, Any]:
+        """What the sampling cost and what went wrong in it, for the record; JSON-able.
+
+        `cpu_ratio`: of one core, over `span_s`.
+        """
+        span_s = self._stopped_s - self._started_s
+        return {
+            "span_s": span_s,
+            "cpu_ratio": self.own_cpu_s / span_s if span_s > 0 else None,
+            "engine_samples": len(self._engine_samples),
+            "failed_probes": self.failed_probes,
+            "problems": self.problems,
+        }
 
     @property
     def problems(self) -> list[str]:
@@ -131,9 +149,7 @@ class Telemetry:
                 engine_rss_bytes=engine_rss_bytes,
                 client_cpu_ratio=client_cpu_ratio,
                 client_rss_bytes=client_rss_bytes,
-                gpu_util_ratio=gpu.util_ratio,
-                gpu_memory_bytes=gpu.memory_bytes,
-                gpu_power_w=gpu.power_w,
+                **gpu.columns(),
             )
         )
 

@@ -65,10 +65,30 @@ COLUMNS = (
     Column(metric="error_ratio", group="Errors", label="", unit="%", scale=100),
     Column(metric="kv_usage_ratio", group="KV use", label="mean", unit="%", scale=100),
     Column(metric="kv_usage_max_ratio", group="KV use", label="peak", unit="%", scale=100),
+    Column(
+        metric="kv_usage_derived_ratio", group="KV use, ours", label="mean", unit="%", scale=100
+    ),
+    Column(
+        metric="kv_usage_derived_max_ratio", group="KV use, ours", label="peak", unit="%", scale=100
+    ),
+    Column(
+        metric="kv_usage_difference_ratio",
+        group="KV use, ours",
+        label="ours - engine's",
+        unit="% points",
+        scale=100,
+    ),
     Column(metric="waiting", group="Queue", label="mean", unit="requests"),
     Column(metric="waiting_max", group="Queue", label="peak", unit="requests"),
     Column(metric="engine_rss_bytes", group="Memory", label="engine", unit="MiB", scale=_MIB),
     Column(metric="gpu_memory_bytes", group="Memory", label="GPU", unit="MiB", scale=_MIB),
+    Column(metric="gpu_util_ratio", group="GPU", label="use", unit="%", scale=100),
+    Column(metric="gpu_imbalance_ratio", group="GPU", label="imbalance", unit="%", scale=100),
+    Column(metric="gpu_throttled_ratio", group="GPU", label="throttled", unit="%", scale=100),
+    Column(metric="gpu_sm_clock_mhz", group="GPU", label="SM clock", unit="MHz"),
+    Column(metric="gpu_temperature_c", group="GPU", label="peak temperature", unit="°C"),
+    Column(metric="gpu_power_w", group="GPU", label="power", unit="W"),
+    Column(metric="energy_per_token_j", group="Energy", label="output", unit="J/token"),
     Column(metric=COST, group="Cost", label="output", unit="per 1M tokens"),
 )
 

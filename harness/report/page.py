@@ -20,6 +20,8 @@ from harness.report.distributions import distribution_panels
 from harness.report.doubts import doubt_groups
 from harness.report.found import found_tables
 from harness.report.measures import measure_tables
+from harness.report.memory import HEADS as MEMORY_HEADS
+from harness.report.memory import memory_rows
 from harness.report.names import candidates_of
 from harness.report.panel import styles_of
 from harness.report.settings import run_settings
@@ -43,6 +45,7 @@ _SECTIONS = (
     ("ttft", "Time to first token", "ttft"),
     ("gaps", "Chunk gaps", "gaps"),
     ("timeline", "Timeline", "rows"),
+    ("memory", "Memory", "memory"),
     ("client", "Load and client", "rows"),
     ("cost", "Cost", "rows"),
     ("failed", "Failed runs", "failed"),
@@ -110,6 +113,8 @@ def _tables(summary: Summary, slo: SloConf | None) -> dict[str, Any]:
         "rows": rows,
         "found": found_tables(summary),
         "measures": measure_tables(summary),
+        "memory": memory_rows(summary),
+        "memory_heads": MEMORY_HEADS,
         "client": client_section(summary),
         "client_heads": HEADS,
         "cost": cost_section(summary, slo),

@@ -15,6 +15,7 @@ from harness.engine.ports import choose_port
 from harness.engine.probe import Endpoint
 from harness.engine.process import EngineProcess
 from harness.engine.ready import wait_ready
+from harness.engine.release import RELEASED
 from harness.errors import BakeoffError, InterruptedRunError, StoreWriteError
 from harness.load.driver import LoadProcess
 from harness.plan.warmup import warmup_requests
@@ -66,6 +67,8 @@ def _start_and_play(
     progress: Callable[[str], None],
 ) -> None:
     conf = prepared.conf
+    if conf.launch.mode is not LaunchMode.ATTACH:
+        measured.doubts += RELEASED.doubts()
     with ExitStack() as stack:
         load = stack.enter_context(LoadProcess())  # its imports take a second: beside the engine's
         process, base_url = None, conf.launch.base_url or ""

@@ -1,8 +1,9 @@
 """From what a job has gathered to a stored run: its `run.json`, its doubts, and how it ended."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -51,7 +52,10 @@ class JobResult:
 
 @dataclass(slots=True, kw_only=True)
 class Measured:
-    """What a job has gathered so far, good or not."""
+    """What a job has gathered so far, good or not.
+
+    `doubts`: those that its tables cannot show. `telemetry`: what the sampling itself cost.
+    """
 
     readiness: Readiness | None = None
     decoded: Decoded | None = None
@@ -59,6 +63,8 @@ class Measured:
     host: list[HostSample] | None = None
     search: SearchResult | None = None
     determinism: Determinism | None = None
+    doubts: list[Doubt] = field(default_factory=list)
+    telemetry: dict[str, Any] = field(default_factory=dict)
     failure: BakeoffError | None = None
 
 
@@ -71,7 +77,7 @@ def store_job(prepared: Prepared, folder: Path, measured: Measured, started_at: 
     info = _info(prepared, measured, started_at)
     records = [_masked(record, key) for record in decoded.records] if decoded else []
     write_tables(folder, records=records, engine=measured.engine or [], host=measured.host or [])
-    doubts = run_doubts(StoredRun(folder=folder, info=info))
+    doubts = (*measured.doubts, *run_doubts(StoredRun(folder=folder, info=info)))
     failure = measured.failure
     if failure is None:
         failure = _invalid(doubts)
@@ -115,7 +121,7 @@ def _info(prepared: Prepared, measured: Measured, started_at: str) -> RunInfo:
         outcome=Outcome.OK,
         started_at=started_at,
         config=plain_config(conf),
-        facts=prepared.facts,
+        facts={**prepared.facts, "telemetry": measured.telemetry},
         plan_hash=prepared.plan.plan_hash,
         content_hash=prepared.content_hash,
         block=conf.block,

@@ -1,12 +1,13 @@
 """Plays a job's load on a server that is ready, with telemetry beside it, and decodes it."""
 
+import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from harness.config import Shape
+from harness.config import LaunchMode, RunConf, Shape
 from harness.engine.probe import Endpoint
 from harness.engine.process import EngineProcess
 from harness.engine.telemetry import Telemetry
@@ -49,7 +50,13 @@ class Playing:
         prepared = self.prepared
         wire = prepared.adapter.capabilities.wire
         job = load_job(prepared.conf, self.endpoint.base_url, self.folder, wire)
-        telemetry = Telemetry(prepared.adapter, self.endpoint, self.process, zero_s=job.zero_s)
+        telemetry = Telemetry(
+            prepared.adapter,
+            self.endpoint,
+            self.process,
+            zero_s=job.zero_s,
+            gpu_indices=_gpus_of(prepared.conf),
+        )
         telemetry.watch_client(self.load.pid)
         telemetry.start()
         try:
@@ -58,6 +65,7 @@ class Playing:
             self.load.close()
         finally:
             measured.engine, measured.host = telemetry.stop()
+            measured.telemetry = telemetry.facts()
             measured.decoded = self._decoded(job)
             for calls in self.folder.glob("**/calls.bin"):  # the plan makes them again
                 calls.unlink()
@@ -164,3 +172,15 @@ class Playing:
     def _count_tokens(self) -> Callable[[str], int] | None:
         tokenizer = self.prepared.tokenizer
         return tokenizer.count if tokenizer.exact else None
+
+
+def _gpus_of(conf: RunConf) -> list[int] | None:
+    """The GPUs that an engine of ours runs on, in their driver's order.
+
+    None, which is all of them, for a server that is not ours, or where CUDA is told otherwise.
+    """
+    engine = conf.engine
+    is_told = "CUDA_VISIBLE_DEVICES" in {**os.environ, **engine.env}
+    if conf.launch.mode is LaunchMode.ATTACH or is_told:
+        return None
+    return engine.gpus if engine.gpus is not None else list(range(engine.tp * engine.pp))

@@ -23,6 +23,7 @@ from harness.plan.trace_level import level_trace
 from harness.run.checks import check, tokenizer_path
 from harness.run.identity import content_hash
 from harness.run.machine_limits import check_disk
+from harness.run.model_memory import memory_facts
 from harness.run.models import find_model
 from scenarios.traces import describe
 
@@ -67,7 +68,7 @@ def prepare(conf: RunConf, progress: Callable[[str], None]) -> Prepared:
     calibration = read_calibration(machine)
     facts = {
         "machine": {"label": hardware_label(machine), **machine},
-        "model": {"name": conf.model.name, **weights},
+        "model": {"name": conf.model.name, **weights, **memory_facts(model.path)},
         "tokenizer": {
             "name": tokenizer.name,
             "exact": tokenizer.exact,

@@ -40,6 +40,10 @@ class HostSample:
     """What the machine did at one moment; one row of `host.parquet`.
 
     CPU ratios are of one core (2.0 = two cores busy); `cpu_total_ratio` is 0..1 of all cores.
+    GPU figures are of the watched GPUs: mean utilisation, memory and power in sum, the lowest
+    clock, the highest temperature. `gpu_energy_j`, `gpu_ecc_*_total`: counters since the driver
+    was loaded, in sum; the ECC ones are read every few seconds only. `gpu_throttle`: why clocks
+    were held back, words joined by commas; empty: they were not. `gpu_each_*`: one value a GPU.
     """
 
     t_s: float
@@ -51,6 +55,14 @@ class HostSample:
     gpu_util_ratio: float | None = None
     gpu_memory_bytes: int | None = None
     gpu_power_w: float | None = None
+    gpu_energy_j: float | None = None
+    gpu_sm_clock_mhz: float | None = None
+    gpu_temperature_c: float | None = None
+    gpu_throttle: str | None = None
+    gpu_ecc_corrected_total: int | None = None
+    gpu_ecc_uncorrected_total: int | None = None
+    gpu_each_util_ratio: tuple[float | None, ...] | None = None
+    gpu_each_memory_bytes: tuple[int | None, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,6 +14,7 @@ from harness.config import SloConf
 from harness.store import StoredRun
 from harness.testing.records import make_config, make_info, make_record, store_run
 from harness.types import (
+    EngineIdentity,
     EngineSample,
     ErrorClass,
     HostSample,
@@ -129,11 +130,31 @@ def test_every_metric_of_the_table_is_measured(tmp_path: Path) -> None:
         for t in (1.0, 2.0, 3.0)
     ]
     host = [
-        HostSample(t_s=1.0, cpu_total_ratio=0.5, engine_rss_bytes=5, gpu_memory_bytes=7),
+        HostSample(
+            t_s=t_s,
+            cpu_total_ratio=0.5,
+            engine_rss_bytes=5,
+            gpu_memory_bytes=7,
+            gpu_util_ratio=0.75,
+            gpu_power_w=700.0,
+            gpu_energy_j=1000.0 + 60 * t_s,
+            gpu_sm_clock_mhz=1980.0,
+            gpu_temperature_c=60.0,
+            gpu_throttle="",
+            gpu_each_util_ratio=(0.5, 1.0),
+            gpu_each_memory_bytes=(3, 4),
+        )
+        for t_s in (1.0, 9.0)
+    ]
+    host += [
         HostSample(t_s=99.0, cpu_total_ratio=0.5, engine_rss_bytes=99, gpu_memory_bytes=99),
     ]
     price = {"per_hour": 3.6, "currency": "EUR", "date": "2026-11-30", "source": "invoice"}
-    info = make_info(time_to_ready_s=4.0, config=make_config(hardware={"price": price}))
+    info = make_info(
+        time_to_ready_s=4.0,
+        config=make_config(hardware={"price": price}, engine={"max_running": 64}),
+        identity=EngineIdentity(kv_capacity_tokens=1000),
+    )
     slo = SloConf(name="chat", ttft_s=0.6, tpot_s=0.2)
     cell = _one_cell(tmp_path, info, records, engine=engine, host=host, slo=slo)
     values = _values(cell)
@@ -150,6 +171,14 @@ def test_every_metric_of_the_table_is_measured(tmp_path: Path) -> None:
     assert (values["waiting"], values["waiting_max"], values["preemptions"]) == (2, 3, 2)
     assert values["kv_usage_ratio"] == pytest.approx(0.2)
     assert (values["engine_rss_bytes"], values["gpu_memory_bytes"]) == (5, 7)
+    assert values["energy_per_token_j"] == pytest.approx(60 / 120)
+    assert (values["gpu_imbalance_ratio"], values["gpu_throttled_ratio"]) == (
+        pytest.approx(0.5 / 0.75),
+        0.0,
+    )
+    ours = values["kv_usage_derived_ratio"]
+    assert ours == pytest.approx((values["kv_tokens"] or 0) / 1000)
+    assert values["kv_usage_difference_ratio"] == pytest.approx((ours or 0) - 0.2)
     assert (values["time_to_ready_s"], values["tokens_per_chunk"]) == (4.0, 1.5)
     assert (cell.candidate.price_per_hour, cell.candidate.currency) == (3.6, "EUR")
 

@@ -177,6 +177,16 @@ def test_other_processes_on_the_machine_are_a_doubt(tmp_path: Path) -> None:
     assert found.what.startswith("other processes used 0.8 of 2 cores")
 
 
+def test_telemetry_that_costs_more_than_a_hundredth_of_a_core_is_told(tmp_path: Path) -> None:
+    def facts(cpu_ratio: float, span_s: float) -> dict[str, Any]:
+        return {"telemetry": {"cpu_ratio": cpu_ratio, "span_s": span_s}}
+
+    found = _doubts(tmp_path / "a", _steady(), make_info(facts=facts(0.023, 60.0)))
+    assert found["telemetry_cost"].what == "reading engine and machine took 2.30 % of a core"
+    for name, one in (("b", facts(0.009, 60.0)), ("c", facts(0.05, 2.0)), ("d", {})):
+        assert "telemetry_cost" not in _doubts(tmp_path / name, _steady(), make_info(facts=one))
+
+
 def test_the_set_up_is_told(tmp_path: Path) -> None:
     config = make_config(
         warmup={"mode": "quick"}, launch={"mode": "attach", "base_url": "http://10.0.0.7:8000"}

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.engine.facts import hardware_label, machine_facts
+from harness.engine.facts import hardware_label, machine_facts, numa_nodes
 from harness.engine.model_file import check_model_file, file_sha256, model_facts
 from harness.errors import ConfigError
 
@@ -18,6 +18,24 @@ def test_facts_of_this_machine_can_be_kept_as_json() -> None:
     assert facts["memory_bytes"] > 2**28
     assert facts["kernel"] == os.uname().release
     assert len(facts["load_average"]) == 3
+
+
+def test_numa_nodes_are_the_kernels(tmp_path: Path) -> None:
+    for node, cores in ((0, "0-15,32-47\n"), (10, "16-31\n")):
+        folder = tmp_path / f"node{node}"
+        folder.mkdir()
+        (folder / "cpulist").write_text(cores)
+        (folder / "distance").write_text("10 21\n")
+    (tmp_path / "node0" / "meminfo").write_text("Node 0 MemTotal:       1024 kB\nNode 0 x: 1\n")
+    first, second = numa_nodes(tmp_path)
+    assert first == {
+        "node": 0,
+        "cores": "0-15,32-47",
+        "memory_bytes": 2**20,
+        "distances": [10, 21],
+    }
+    assert (second["node"], second["memory_bytes"]) == (10, None)
+    assert numa_nodes(tmp_path / "none") == []
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ from harness.run.outcome import JobResult
 from harness.run.preflight import prepare
 from harness.store import StoredRun, open_runs
 from harness.testing.scripted import Script, ScriptedServer
-from harness.types import Outcome
+from harness.types import Doubt, Outcome
 
 STREAM = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 BUSY = b"HTTP/1.1 503 Busy\r\nContent-Length: 2\r\n\r\n{}"
@@ -143,6 +143,10 @@ def test_a_good_job_is_stored_with_all_that_it_measured(
     assert info.time_to_ready_s is None
     assert info.capabilities is not None
     assert run.host_samples().num_rows >= 1
+    telemetry = info.facts["telemetry"]
+    assert telemetry["span_s"] > 0
+    assert 0 < telemetry["cpu_ratio"] < 1
+    assert telemetry["problems"] == []
     # what decodes it again, and no left-overs
     raw = result.folder / "raw"
     assert sorted(str(path.relative_to(raw)) for path in raw.rglob("*") if path.is_file()) == [
@@ -160,6 +164,23 @@ def test_a_good_job_is_stored_with_all_that_it_measured(
     assert plan.is_file()
     hidden = [path.name for path in result.folder.parent.iterdir() if path.name.startswith(".")]
     assert hidden == []
+
+
+def test_doubts_that_the_tables_cannot_show_are_stored(
+    tmp_path: Path, server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An engine of ours cannot be started here; what was found before its start is kept."""
+    left = Doubt(code="memory_left", what="1 GiB more", advice="free it")
+    monkeypatch.setattr(job_module.RELEASED, "doubts", lambda: [left])
+    attached = conf_of(server.port, tmp_path / "attached")
+    _, run = measured(attached)
+    assert left not in run.info.doubts  # nobody's engine was started
+    prepared = prepare(conf_of(server.port, tmp_path / "own"), lambda _: None)
+    own = replace(prepared.conf, launch=LaunchConf(mode=LaunchMode.EMULATE))
+    monkeypatch.setattr(job_module, "LoadProcess", FailingLoad)
+    job = measure(replace(prepared, conf=own), tmp_path / "own" / "sweep", lambda _: None)
+    (stored,) = open_runs(job.folder).runs
+    assert left in stored.info.doubts
 
 
 def test_a_server_that_fails_every_request_is_an_invalid_run(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from harness.errors import ConfigError, StoreFormatError, StoreWriteError
 from harness.store import (
+    HOST_SCHEMA,
     SCHEMA_VERSION,
     finish_run,
     new_run_folder,
@@ -123,6 +124,44 @@ def test_what_is_written_is_read_exactly(tmp_path: Path) -> None:
     assert run.requests().to_pylist() == [as_row(FULL), as_row(EMPTY)]
     assert run.engine_samples().to_pylist() == [msgspec.to_builtins(ENGINE)]
     assert run.host_samples().to_pylist() == [msgspec.to_builtins(HOST)]
+
+
+def test_figures_of_each_gpu_are_plain_lists(tmp_path: Path) -> None:
+    sample = HostSample(
+        t_s=1.0,
+        cpu_total_ratio=0.5,
+        gpu_throttle="hw_slowdown,sw_power_cap",
+        gpu_ecc_corrected_total=2,
+        gpu_each_util_ratio=(0.5, None),
+        gpu_each_memory_bytes=(2**40, 7),
+    )
+    run = store_run(tmp_path, info_of(), [], host=[sample, HOST])
+    first, second = run.host_samples().to_pylist()
+    assert first["gpu_each_util_ratio"] == [0.5, None]
+    assert first["gpu_each_memory_bytes"] == [2**40, 7]
+    assert (first["gpu_throttle"], first["gpu_ecc_corrected_total"]) == (
+        "hw_slowdown,sw_power_cap",
+        2,
+    )
+    assert second["gpu_each_util_ratio"] is None
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_run_of_an_older_version_is_read_with_what_it_lacks_missing(
+    tmp_path: Path, version: int
+) -> None:
+    info = replace(info_of(), schema_version=version)
+    run = store_run(tmp_path, info, [FULL], host=[HOST])
+    path = run.folder / "host.parquet"
+    new = [name for name in HOST_SCHEMA.names if name.startswith("gpu_")][3:]
+    pq.write_table(pq.read_table(path).drop_columns(new), path)
+    (row,) = run.host_samples().to_pylist()
+    assert row["gpu_power_w"] == 699.5
+    assert {row[name] for name in new} == {None}
+    assert len(new) == 8
+    current = replace(run, info=replace(info, schema_version=SCHEMA_VERSION))
+    with pytest.raises(StoreFormatError, match="lacks the columns"):
+        current.host_samples()
 
 
 def test_missing_stays_none_and_is_never_zero(tmp_path: Path) -> None:
