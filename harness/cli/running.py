@@ -104,7 +104,8 @@ def show_plan(overrides: Sequence[str], *, as_json: bool) -> int:
 def _starts(confs: Sequence[RunConf]) -> list[Start]:
     """Every way in which an engine of the sweep is started, once; ports differ each time."""
     alike = {_alike(conf): conf for conf in confs}
-    return [start for conf in alike.values() if (start := preview(conf)) is not None]
+    ordered = sorted(alike.values(), key=lambda conf: (conf.engine.name, conf.model.name))
+    return [start for conf in ordered if (start := preview(conf)) is not None]
 
 
 def _alike(conf: RunConf) -> bytes:

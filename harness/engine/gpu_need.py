@@ -20,13 +20,13 @@ def gpu_problem(
         return "needs a GPU; none found" if needs and not gpus else None
     if mode is not LaunchMode.PROCESS or engine.program or least is None:
         return None
-    what = f"needs an NVIDIA GPU of compute capability >= {least:g}"
+    what = f"needs an NVIDIA GPU of compute capability >= {least:.1f}"
     if not gpus:
         return f"{what}; none found"
     known = [(str(gpu.get("name")), _number(gpu.get("compute_capability"))) for gpu in gpus]
     if any(capability is None or capability >= least for _, capability in known):
         return None
-    return f"{what}; found {', '.join(f'{name} ({value:g})' for name, value in known)}"
+    return f"{what}; found {', '.join(f'{name} ({value:.1f})' for name, value in known)}"
 
 
 def _number(value: Any) -> float | None:

@@ -16,8 +16,11 @@ from harness.run.models import check_own_model
 from harness.types import Wire
 
 
-def check(conf: RunConf) -> Adapter:
-    """What can be checked without installing or starting anything; returns the adapter."""
+def check(conf: RunConf, *, is_preview: bool = False) -> Adapter:
+    """What can be checked without installing or starting anything; returns the adapter.
+
+    `is_preview`: it will run on another machine, which has the model's files.
+    """
     adapter = open_adapter(conf.engine, conf.model, conf.launch.mode)
     if conf.launch.mode is LaunchMode.ATTACH:
         _check_target(conf)
@@ -26,7 +29,8 @@ def check(conf: RunConf) -> Adapter:
         _check_program(conf)
     if conf.launch.mode is LaunchMode.DOCKER:
         _check_image(conf)
-    check_own_model(conf.model)
+    if not is_preview:
+        check_own_model(conf.model)
     tokenizer_path(conf.model)
     _check_wire(conf, adapter)
     read_key(conf.launch.api_key_env)

@@ -86,7 +86,7 @@ def check_own_model(model: ModelConf) -> None:
 
 
 def _converter(environment: Environment | None) -> Path | None:
-    """A Python with torch and transformers: the engine's own, else that of the baseline."""
-    found = [environment] if environment is not None else []
-    found += [one for one in list_environments() if one.name == _CONVERTER]
+    """A Python with torch, transformers and gguf: the baseline's, else the engine's own."""
+    found = [one for one in list_environments() if one.name == _CONVERTER]
+    found += [environment] if environment is not None else []
     return found[0].python if found else None

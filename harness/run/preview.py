@@ -14,7 +14,6 @@ from harness.run.models import own_path
 from harness.run.preflight import job_recipe, needs_environment
 from harness.run.serving import serving
 
-_ANY_GPUS = 1 << 16  # a preview is for machines that are elsewhere, too
 _FOLDER = Path("RUN_FOLDER/engine")
 
 
@@ -49,7 +48,7 @@ def preview(conf: RunConf) -> Start | None:
         python=python,
         model_path=_model(conf, adapter.model_format),
         folder=_FOLDER,
-        gpu_count=_ANY_GPUS,
+        gpu_count=None,
     )
     steps = [_line(step.argv, step.env) for step in how.steps]
     return Start(
@@ -75,7 +74,8 @@ def _model(conf: RunConf, wanted: ModelFormat | None) -> Path | None:
         environment = installed(conf.engine.name, job_recipe(conf))
         found = environment.site_packages / conf.model.package_file if environment else None
         source = found or Path(Path(conf.model.package_file).name)
-    if source is None or wanted is not ModelFormat.HF or source.is_dir():
+    is_gguf = source is not None and source.suffix.lower() == ".gguf"
+    if source is None or wanted is not ModelFormat.HF or not is_gguf:
         return source
     dtype = conf.engine.dtype or DEFAULT_DTYPE
     return converted_path(source, dtype) if source.is_file() else Path(f"{source.stem}-{dtype}")

@@ -47,7 +47,7 @@ def serving(
     python: Path | None,
     model_path: Path | None,
     folder: Path,
-    gpu_count: int,
+    gpu_count: int | None,
 ) -> Serving:
     """How this job's server is started.
 
@@ -58,7 +58,7 @@ def serving(
         python: of the engine's environment, if it has one.
         model_path: what it is to load, if that is on disk.
         folder: for its files; the job's own.
-        gpu_count: GPUs of this machine.
+        gpu_count: GPUs of this machine; None: it will run on another one, which has them.
 
     Raises:
         ConfigError: a setting that the engine cannot take, or GPUs that are not there.
@@ -76,26 +76,36 @@ def serving(
     )
     if conf.launch.mode is LaunchMode.EMULATE:
         return _plain(emulate_spec(conf, context), conf.engine, context)
-    engine = _with_gpus(conf, gpu_count)
+    engine = _with_gpus(conf, adapter, gpu_count)
     spec = adapter.serve(engine, conf.model, context)
     return _in_container(spec, engine, context) if is_docker else _plain(spec, engine, context)
 
 
-def _with_gpus(conf: RunConf, count: int) -> EngineConf:
-    """The engine with its GPUs named: as given, else the first that it needs, else none."""
+def _with_gpus(conf: RunConf, adapter: Adapter, count: int | None) -> EngineConf:
+    """The engine with its GPUs named: as given, else the first that it needs or can use."""
     engine, image = conf.engine, conf.engine.image
     need = engine.tp * engine.pp
     runs_on_gpu = image.needs_gpu if image else engine.recipe.compute_capability is not None
-    if need == 1 and engine.gpus is None and not runs_on_gpu:
-        return engine
     wanted = engine.gpus if engine.gpus is not None else list(range(need))
-    if max(wanted) >= count:
+    pinned = replace(engine, gpus=wanted)
+    if need == 1 and engine.gpus is None and not runs_on_gpu:
+        return pinned if count and _can_use_gpus(adapter, pinned, conf) else engine
+    if count is not None and max(wanted) >= count:
         have = f"this machine has {count}, numbered from 0" if count else "this machine has none"
         raise ConfigError(
             f"engine.gpus={wanted}: {have}; engine={engine.name} needs engine.tp x engine.pp = "
             f"{need} of them; preview the run with launch=emulate, or choose an engine for CPUs"
         )
-    return replace(engine, gpus=wanted)
+    return pinned
+
+
+def _can_use_gpus(adapter: Adapter, pinned: EngineConf, conf: RunConf) -> bool:
+    """Whether its settings know GPUs at all: a build for CPUs refuses them."""
+    try:
+        type(adapter)(pinned, conf.model)
+    except ConfigError:
+        return False
+    return True
 
 
 def _plain(spec: ServeSpec, engine: EngineConf, context: ServeContext) -> Serving:

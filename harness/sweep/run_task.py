@@ -59,7 +59,7 @@ class RunTask:
         if any((conf.repeats, conf.store) != (first.repeats, first.store) for conf in confs):
             raise ConfigError("repeats and store cannot be swept; give each one value")
         for conf in confs:
-            check(conf)
+            check(conf, is_preview=self._is_preview)
         for line in dict.fromkeys(line for conf in confs for line in trace_lines(conf)):
             self._progress(line)
         name = first.name or datetime.now(UTC).strftime("%Y%m%d-%H%M%S")

@@ -5,7 +5,7 @@ import pytest
 from harness.config import EngineConf, ImageConf, LaunchMode, RecipeConf
 from harness.engine.gpu_need import gpu_problem
 
-LEAST = "needs an NVIDIA GPU of compute capability >= 8"
+LEAST = "needs an NVIDIA GPU of compute capability >= 8.0"
 T4 = {"name": "Tesla T4", "compute_capability": "7.5"}
 H200 = {"name": "NVIDIA H200", "compute_capability": "9.0"}
 ODD = {"name": "unknown", "compute_capability": None}
