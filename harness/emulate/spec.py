@@ -10,6 +10,7 @@ from harness.emulate.options import written_options
 from harness.errors import ConfigError
 
 _SAME = {  # our knob: the engine's own word for it
+    "chunked_prefill": "chunked_prefill",
     "slots": "max_running",
     "max_model_len_tokens": "max_model_len",
     "tokens_per_step": "tokens_per_step",
@@ -40,14 +41,20 @@ def emulate_spec(conf: RunConf, ctx: ServeContext) -> ServeSpec:
 
 def effective(emulate: EmulateConf, engine: EngineConf) -> EmulateConf:
     """The knobs with the engine's settings in the place of those that are not given."""
+    default = EmulateConf()
+    said = {knob: (word, getattr(engine, word)) for knob, word in _SAME.items()}
+    if engine.kv_tokens is not None:
+        blocks = max(1, engine.kv_tokens // emulate.block_tokens)
+        said["kv_blocks"] = ("kv_tokens", blocks)
     taken: dict[str, object] = {}
-    for knob, word in _SAME.items():
-        ours, theirs = getattr(emulate, knob), getattr(engine, word)
+    for knob, (word, theirs) in said.items():
+        ours = getattr(emulate, knob)
         if theirs is None:
             continue
-        if ours not in {None, theirs}:
+        if ours not in {getattr(default, knob), theirs}:
             raise ConfigError(
-                f"launch.emulate.{knob}={ours}: but engine.{word}={theirs}; give one of them"
+                f"launch.emulate.{knob}={ours}: but engine.{word}={getattr(engine, word)}; give "
+                "one of them"
             )
         taken[knob] = theirs
     if emulate.prefix_cache is None:

@@ -153,6 +153,11 @@ def test_a_setting_is_not_given_twice() -> None:
         effective(EmulateConf(slots=8), engine)
     assert effective(EmulateConf(prefix_cache=True), engine).prefix_cache is True
     assert effective(EmulateConf(), engine).prefix_cache is False
+    whole = EngineConf(name="openai", chunked_prefill=False, kv_tokens=4096)
+    taken = effective(EmulateConf(), whole)
+    assert (taken.chunked_prefill, taken.kv_tokens, taken.kv_blocks) == (False, 4096, 256)
+    with pytest.raises(ConfigError, match=r"kv_blocks=9000: but engine.kv_tokens=4096; give one"):
+        effective(EmulateConf(kv_blocks=9000), whole)
 
 
 def test_every_knob_is_in_the_docs() -> None:
