@@ -12,11 +12,12 @@ def response(
     content_type: str = "application/json",
     headers: Mapping[str, str] | None = None,
 ) -> bytes:
-    """A whole answer with its length."""
+    """A whole answer with its length; an empty one has no type."""
+    kind = f"content-type: {content_type}\r\n" if body else ""
     more = "".join(f"{name}: {value}\r\n" for name, value in (headers or {}).items())
     head = (
-        f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\ncontent-type: {content_type}\r\n"
-        f"{more}content-length: {len(body)}\r\n\r\n"
+        f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\n"
+        f"{kind}{more}content-length: {len(body)}\r\n\r\n"
     )
     return head.encode("latin-1") + body
 

@@ -5,7 +5,6 @@ the engine's fingerprint on the last event of a stream that carries JSON.
 """
 
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import ClassVar
 
 import msgspec
@@ -25,7 +24,6 @@ from harness.emulate.wires.prompt import token_ids
 
 VERSION = "0.32.0"
 FINGERPRINT = f"vllm-{VERSION}-emulated"
-_NO_DETAILS = MappingProxyType({"created_cache_tokens": None, "multimodal_tokens": None})
 _FINGERPRINT = b',"system_fingerprint":"%b"' % FINGERPRINT.encode()
 _HEAD = (
     b"HTTP/1.1 200 OK\r\nserver: uvicorn\r\ncontent-type: text/event-stream; charset=utf-8\r\n"
@@ -58,11 +56,11 @@ class VllmNamed(Named):
     prompt_ids: list[int] | None = None
 
     def usage(self, tokens: int, cached_tokens: int) -> dict[str, object]:
-        """The usage of a complete answer; a chat's details name what they do not have."""
+        """The usage of a complete answer; a chat's details have one count more."""
         usage = self.running_usage(tokens)
         if self.has_cache:
-            unset = _NO_DETAILS if self.is_chat else {}
-            usage["prompt_tokens_details"] = {"cached_tokens": cached_tokens, **unset}
+            created = {"created_cache_tokens": 0} if self.is_chat else {}
+            usage["prompt_tokens_details"] = {"cached_tokens": cached_tokens, **created}
         return usage
 
     def running_usage(self, tokens: int) -> dict[str, object]:
@@ -178,7 +176,8 @@ class VllmWhole(WholeAnswer):
     def _body(self, text: str, tokens: int, cached_tokens: int) -> dict[str, object]:
         named = self._vllm
         usage = named.usage(tokens, cached_tokens)
-        details = {"cached_tokens": cached_tokens, **_NO_DETAILS} if named.has_cache else None
+        created = {"created_cache_tokens": 0 if named.is_chat else None, "multimodal_tokens": None}
+        details = {"cached_tokens": cached_tokens, **created} if named.has_cache else None
         usage["prompt_tokens_details"] = details
         usage["completion_tokens_details"] = None
         end = {"logprobs": None, "finish_reason": named.finish_reason, "stop_reason": None}
