@@ -14,6 +14,7 @@ from typing import Self
 from urllib.parse import urlsplit
 
 from harness.errors import ConfigError
+from harness.packed import is_packed, unpacked
 from harness.types import HttpCall, ResponseHead
 
 MAX_BODY_BYTES = 16 * 1024 * 1024
@@ -186,7 +187,8 @@ class ProbeConnection:
         if response.will_close:
             self.close()
         head = ResponseHead(status=response.status, headers=headers)
-        return Answer(head=head, body=bytes(body), elapsed_s=time.monotonic() - started_s)
+        whole = unpacked(bytes(body), MAX_BODY_BYTES) if is_packed(headers) else bytes(body)
+        return Answer(head=head, body=whole, elapsed_s=time.monotonic() - started_s)
 
 
 def _refuse_own_echo(sock: socket.socket) -> None:

@@ -34,7 +34,7 @@ def test_a_sweep_ends_with_its_verdict_and_everything_on_disk(sweep: Any) -> Non
         assert [level.name for level in run.info.levels] == ["users=4", "poisson=15/s"]
         assert run.engine_samples().num_rows > 1
         assert run.host_samples().num_rows > 1
-        assert (run.folder / "engine.log").read_text().startswith("listening on")
+        assert (run.folder / "engine.log").read_text().startswith("starting\nlistening on")
         kept = ["job.json", "journal.bin", "levels", "warm-up"]
         assert sorted(path.name for path in (run.folder / "raw").iterdir()) == kept
     last = sweep.ended.out.splitlines()[-2:]

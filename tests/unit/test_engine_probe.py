@@ -1,3 +1,4 @@
+import gzip
 import socket
 import threading
 import time
@@ -7,7 +8,7 @@ from contextlib import contextmanager
 import pytest
 
 from harness.engine.ports import free_port
-from harness.engine.probe import Answer, Endpoint, NoAnswer, ProbeConnection, call
+from harness.engine.probe import MAX_BODY_BYTES, Answer, Endpoint, NoAnswer, ProbeConnection, call
 from harness.errors import ConfigError
 from harness.types import HttpCall
 
@@ -65,6 +66,16 @@ def test_an_error_answer_in_words(body: bytes, words: str) -> None:
     head = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: %d\r\n\r\n" % len(body)
     with server(head + body) as (url, _):
         assert str(call(Endpoint(url), GET, 2)) == words
+
+
+def test_a_compressed_answer_is_read_and_a_bomb_is_cut() -> None:
+    for encoding, plain in (("gzip", b"Incorrect API key"), ("GZIP", b"x" * (MAX_BODY_BYTES + 9))):
+        packed = gzip.compress(plain)
+        head = f"HTTP/1.1 401 X\r\nContent-Encoding: {encoding}\r\nContent-Length: {len(packed)}"
+        with server(head.encode() + b"\r\n\r\n" + packed) as (url, _):
+            answer = call(Endpoint(url), GET, PATIENT_S)
+        assert isinstance(answer, Answer)
+        assert answer.body == plain[:MAX_BODY_BYTES]
 
 
 def test_no_answer_is_a_value_with_its_reason() -> None:

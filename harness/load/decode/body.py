@@ -9,11 +9,10 @@ import httptools
 
 from harness.adapter import Adapter
 from harness.answer import Answer
+from harness.packed import is_packed, unpacker
 from harness.types import ErrorClass, ResponseHead
 
 _OK_STATUS = 200
-_ANY_WRAPPER = 32 + zlib.MAX_WBITS  # zlib or gzip, by the header
-_COMPRESSED = {"gzip", "x-gzip", "deflate"}
 
 
 class Body(Protocol):
@@ -79,8 +78,8 @@ class HttpBody:
         self.head = ResponseHead(status=status, headers=self._headers)
         self.head_s = self._t_s
         self.answer = Answer(self._adapter.decoder(self.head), count_tokens=self._count_tokens)
-        if self._headers.get("content-encoding", "").strip().lower() in _COMPRESSED:
-            self._unpack = zlib.decompressobj(_ANY_WRAPPER).decompress
+        if is_packed(self._headers):
+            self._unpack = unpacker()
 
     def on_body(self, data: bytes) -> None:
         """Called by httptools."""

@@ -1,16 +1,13 @@
 """An answer that somebody waits for, without framing and compression. Sans-IO."""
 
-import zlib
 from contextlib import suppress
 
 import httptools
 
+from harness.packed import is_packed, unpacked
 from harness.types import ResponseHead
 
 _OK_STATUS = 200
-_ANY_WRAPPER = 32 + zlib.MAX_WBITS  # zlib or gzip, by the header
-_STEP_BYTES = 1024  # what came before a damaged one is still good
-_COMPRESSED = {"gzip", "x-gzip", "deflate"}
 
 
 class _Collector:
@@ -55,17 +52,7 @@ def read_answer(data: bytes) -> tuple[ResponseHead | None, tuple[bytes]]:
     head, body = None, b"".join(collector.body)
     if collector.status:
         head = ResponseHead(status=collector.status, headers=collector.headers)
-        if collector.headers.get("content-encoding", "").strip().lower() in _COMPRESSED:
-            body = _unpacked(body)
+        if is_packed(collector.headers):
+            body = unpacked(body)
     del collector.parser  # a cycle: nobody collects it during a load
     return head, (body,)
-
-
-def _unpacked(body: bytes) -> bytes:
-    """The uncompressed body; what is cut or damaged is given as far as it goes."""
-    unpack = zlib.decompressobj(_ANY_WRAPPER).decompress
-    out = bytearray()
-    with suppress(zlib.error):
-        for begin in range(0, len(body), _STEP_BYTES):
-            out += unpack(body[begin : begin + _STEP_BYTES])
-    return bytes(out)
