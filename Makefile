@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Modules are compiled when they are first imported: compiling all of them takes half a minute.
 PIP := $(BIN)/python -m pip install --quiet --no-compile
 
-.PHONY: demo test lint check fix bench peers env dev clean
+.PHONY: demo test test-engines lint check fix bench peers env dev clean
 .DEFAULT_GOAL := demo
 
 $(BIN)/bakeoff: pyproject.toml
@@ -26,6 +26,9 @@ demo: env ## a small real sweep, a verdict, reports/demo.html
 
 test: dev ## every test, the end-to-end test on the real engine included
 	$(BIN)/python -m pytest
+
+test-engines: dev ## real engines on the CPU: installed, started, compared; beside their emulators
+	$(BIN)/python -m pytest -m engine tests/engines
 
 lint: dev ## format, lint, types
 	$(BIN)/ruff format --check .
