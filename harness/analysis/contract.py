@@ -66,6 +66,11 @@ def _meaning(info: RunInfo) -> int:
     return 1 if info.schema_version in _SAME_MEANING else info.schema_version
 
 
+def _is_forced(info: RunInfo) -> bool | None:
+    """Whether the engine could be made to answer with a given length; the lengths decide."""
+    return info.capabilities.forced_length if info.capabilities else None
+
+
 _FIELDS = (
     _Field(name="emulated", rule=Rule.MUST, of=lambda info: info.emulated),
     _Field(name="schema version", rule=Rule.MUST, of=_meaning),
@@ -91,6 +96,7 @@ _FIELDS = (
             "cuda_graphs",
         )
     ),
+    _Field(name="length forced", rule=Rule.REPORT, of=_is_forced),
     _Field(name="speculation", rule=Rule.REPORT, of=_of("engine.speculation.method", "none")),
     _Field(name="tp", rule=Rule.REPORT, of=_of("engine.tp", 1)),
     _Field(name="pp", rule=Rule.REPORT, of=_of("engine.pp", 1)),

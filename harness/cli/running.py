@@ -119,6 +119,8 @@ def _print_starts(console: Console, starts: Sequence[Start]) -> None:
             console.print(f"  {path}: {content}", soft_wrap=True)
         for command in start.commands:
             console.print(f"  {command}", soft_wrap=True)
+        for limit in start.limits:
+            console.print(f"  {start.engine}: {limit}", soft_wrap=True)
 
 
 def _plan_table(expected: PlanEstimate) -> Table:

@@ -1,7 +1,7 @@
 """What would be started, as lines of a shell: nothing is installed, pulled or started for it."""
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from harness.registry import open_adapter
 from harness.run.models import own_path
 from harness.run.preflight import job_recipe, needs_environment
 from harness.run.serving import serving
+from harness.types import Capabilities, Provenance
 
 _FOLDER = Path("RUN_FOLDER/engine")
 
@@ -21,12 +22,14 @@ _FOLDER = Path("RUN_FOLDER/engine")
 class Start:
     """How one engine of a sweep is started.
 
-    `commands`: those that prepare, then the server's; `files`: written before, by path.
+    `commands`: those that prepare, then the server's; `files`: written before, by path. `limits`:
+    what it cannot do or will not tell over the measured route.
     """
 
     engine: str
     commands: tuple[str, ...]
     files: Mapping[str, str]
+    limits: tuple[str, ...]
 
 
 def preview(conf: RunConf) -> Start | None:
@@ -55,7 +58,21 @@ def preview(conf: RunConf) -> Start | None:
         engine=conf.engine.name,
         commands=(*steps, _line(how.argv, how.env)),
         files={str(path): content for path, content in how.files.items()},
+        limits=tuple(_limits(adapter.capabilities)),
     )
+
+
+def _limits(can: Capabilities) -> Iterator[str]:
+    if not can.forced_length:
+        yield "answers end where the model ends them: the lengths that came are compared"
+    if not can.usage_in_stream:
+        yield "tokens are not counted by the server: by our tokenizer, or by chunks"
+    if not can.metrics:
+        yield "no metrics: queue, preemptions and its own KV use are not exposed"
+    elif can.kv_metric is Provenance.NOT_EXPOSED:
+        yield "its KV use is not exposed: only our own estimate, if its capacity is known"
+    if not can.prefix_cache_off:
+        yield "its prefix cache cannot be switched off: every prompt must be another one"
 
 
 def _line(argv: tuple[str, ...], env: Mapping[str, str]) -> str:
