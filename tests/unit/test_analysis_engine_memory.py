@@ -81,7 +81,6 @@ def test_what_nobody_tells_is_not_exposed_and_never_zero(tmp_path: Path) -> None
         "not exposed",
         "no GPU",
         "not exposed",
-        "not exposed",
     ]
     assert {cell.exact for cell in row.cells} == {""}
     assert len(row.cells) == len(HEADS)
