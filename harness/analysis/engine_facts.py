@@ -87,6 +87,7 @@ _KV_USE = {
     Provenance.DERIVED: Told.DERIVED,
     Provenance.NOT_EXPOSED: Told.NOT_EXPOSED,
 }
+_NO_DRAFTS = "none"
 TELLS = (*_ABILITIES, "kv_use", *_SAMPLED)
 
 
@@ -197,6 +198,6 @@ def _sampled(info: RunInfo, name: str, tables: Sequence[pa.Table]) -> Told:
         return Told.MEASURED
     if not tables and (can is None or can.metrics):
         return Told.NOT_RECORDED
-    if name == "drafts" and setting(info, "engine.speculation.method") is None:
+    if name == "drafts" and setting(info, "engine.speculation.method", _NO_DRAFTS) == _NO_DRAFTS:
         return Told.NOT_ASKED
     return Told.NOT_EXPOSED
