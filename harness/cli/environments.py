@@ -3,12 +3,13 @@
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from textwrap import fill
 from typing import Any, cast
 
 import msgspec
 from omegaconf import OmegaConf
 from rich.console import Console
-from rich.table import Table
+from rich.text import Text
 
 from harness.config import EngineConf, LaunchMode, RecipeConf
 from harness.engine.environment import (
@@ -23,6 +24,8 @@ from harness.errors import ConfigError
 from harness.paths import conf_dir
 from harness.registry import adapter_entry, adapter_names
 from harness.units import byte_size
+
+_INDENT = "  "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,14 +73,47 @@ def print_engines(*, as_json: bool) -> int:
     if as_json:
         print(msgspec.json.encode(rows).decode())
         return 0
-    table = Table()
-    for title in ("engine", "what it is", "launch", "environment", "container image"):
-        table.add_column(title)
-    for row in rows:
-        launch = ", ".join(row.launch)
-        table.add_row(row.name, row.summary, launch, _state(row), row.image or "none official")
-    Console().print(table)
+    _print_blocks(rows)
     return 0
+
+
+def _print_blocks(rows: Sequence[EngineRow]) -> None:
+    """A block for each engine: name and state, then what it is, then how it can be launched.
+
+    The last two share a line where all of them fit beside each other.
+    """
+    console = Console(highlight=False)
+    name_width = max(len(row.name) for row in rows) + len(_INDENT)
+    what_width = max(len(row.summary) for row in rows) + len(_INDENT)
+    is_wide = console.width >= len(_INDENT) + what_width + max(len(_ways(row)) for row in rows)
+    for row in rows:
+        head = _folded(_state(row), console.width, row.name.ljust(name_width), " " * name_width)
+        text = Text(head)
+        text.stylize("bold", 0, len(row.name))
+        console.print(text)
+        below = [row.summary, _ways(row)]
+        if is_wide:
+            below = [row.summary.ljust(what_width) + _ways(row)]
+        for line in below:
+            console.print(Text(_folded(line, console.width, _INDENT, _INDENT), style="dim"))
+
+
+def _folded(line: str, width: int, first: str, then: str) -> str:
+    """Folded between words only, so that an image's name stays whole; `first`, `then`: indents."""
+    return fill(
+        line,
+        width,
+        initial_indent=first,
+        subsequent_indent=then,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def _ways(row: EngineRow) -> str:
+    """How it can be launched, and the image with which docker does it."""
+    image = row.image or "engine.image.reference=IMAGE"
+    return " ".join(f"docker ({image})" if way == "docker" else way for way in row.launch)
 
 
 def _row(
@@ -107,7 +143,9 @@ def _state(row: EngineRow) -> str:
     if row.can_install:
         return f"bakeoff engines install {row.name}"
     if "process" in row.launch:
-        return "none: give a server program of your own, engine.program=PATH"
+        return "no environment: its image, or your own engine.program=PATH"
+    if "docker" in row.launch:
+        return "no environment: runs out of an image"
     return "none needed: the server runs already"
 
 

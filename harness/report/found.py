@@ -29,6 +29,7 @@ class FoundTable:
     says: str
     rows: tuple[TriedRow, ...]
     runs: str
+    emulated: bool
 
 
 def found_lines(summary: Summary) -> list[str]:
@@ -44,6 +45,7 @@ def found_tables(summary: Summary) -> list[FoundTable]:
             says=f"{_says(found)}.",
             rows=tuple(_row(tried) for tried in found.tried),
             runs=", ".join(found.run_ids),
+            emulated=found.emulated,
         )
         for found in summary.found
     ]

@@ -3,16 +3,10 @@
 from dataclasses import dataclass
 
 from harness.analysis.model import Amount, EngineMemory, Summary
-from harness.types import Provenance
 from harness.units import byte_size, count
 
-HEADS = ("Weights", "KV pool", "KV capacity", "Peak, GPU", "Peak, processes", "KV use is")
+HEADS = ("Weights", "KV pool", "KV capacity", "Peak, GPU", "Peak, processes")
 _NOT_EXPOSED = "not exposed"
-_WORDS = {
-    Provenance.MEASURED: "measured by the engine",
-    Provenance.DERIVED: "derived from what it says",
-    Provenance.NOT_EXPOSED: _NOT_EXPOSED,
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +46,6 @@ def _cells(memory: EngineMemory) -> tuple[MemoryCell, ...]:
         tokens,
         _amount(memory.gpu_peak),
         _amount(memory.rss_peak),
-        MemoryCell(text=_WORDS[memory.kv_metric]),
     )
 
 

@@ -18,6 +18,7 @@ from harness.report.comparable import READING, comparable
 from harness.report.cost import cost_section
 from harness.report.distributions import distribution_panels
 from harness.report.doubts import doubt_groups
+from harness.report.engines import START_HEADS, TELLS_HEADS, emulated_labels, engine_rows
 from harness.report.found import found_tables
 from harness.report.measures import measure_tables
 from harness.report.memory import HEADS as MEMORY_HEADS
@@ -45,7 +46,7 @@ _SECTIONS = (
     ("ttft", "Time to first token", "ttft"),
     ("gaps", "Chunk gaps", "gaps"),
     ("timeline", "Timeline", "rows"),
-    ("memory", "Memory", "memory"),
+    ("engines", "Engines", "engines"),
     ("client", "Load and client", "rows"),
     ("cost", "Cost", "rows"),
     ("failed", "Failed runs", "failed"),
@@ -74,6 +75,7 @@ def render(
         **_frame(summary, slo, decision),
         **_tables(summary, slo),
         **_figures(summary, runs, slo),
+        **_engines(summary, runs),
     }
     context["sections"] = [(anchor, name) for anchor, name, needs in _SECTIONS if context[needs]]
     text = environment.get_template("page.html.j2").render(context)
@@ -87,7 +89,7 @@ def _frame(summary: Summary, slo: SloConf | None, decision: Decision | None) -> 
         "title": summary.title or "Comparison of LLM inference engines",
         "css": (_HERE / "page.css").read_text(encoding="utf-8"),
         "facts": _facts(summary),
-        "emulated": summary.is_emulated,
+        "emulated": emulated_labels(summary),
         "verdict": list(zip(names, verdict_lines(summary, slo), strict=True)),
         "tally": _tally(summary),
         "decision": None if decision is None else advice(decision),
@@ -113,14 +115,22 @@ def _tables(summary: Summary, slo: SloConf | None) -> dict[str, Any]:
         "rows": rows,
         "found": found_tables(summary),
         "measures": measure_tables(summary),
-        "memory": memory_rows(summary),
-        "memory_heads": MEMORY_HEADS,
         "client": client_section(summary),
         "client_heads": HEADS,
         "cost": cost_section(summary, slo),
         "failed": summary.failed,
         "doubts": doubt_groups(summary),
         "settings": run_settings(list(summary.runs.values())),
+    }
+
+
+def _engines(summary: Summary, runs: Sequence[StoredRun]) -> dict[str, Any]:
+    return {
+        "engines": engine_rows(summary, {run.info.run_id: run for run in runs}),
+        "start_heads": START_HEADS,
+        "tells_heads": TELLS_HEADS,
+        "memory": memory_rows(summary),
+        "memory_heads": MEMORY_HEADS,
     }
 
 

@@ -27,6 +27,7 @@ class RunSettings:
     engine: str
     outcome: str
     started_at: str
+    emulated: bool
     rows: tuple[tuple[str, str], ...]
 
 
@@ -46,6 +47,7 @@ def run_settings(runs: Sequence[RunInfo]) -> list[RunSettings]:
             engine=run.engine,
             outcome=run.outcome.value,
             started_at=run.started_at,
+            emulated=run.emulated,
             rows=tuple(flat(msgspec.to_builtins(run))),
         )
         for run in runs

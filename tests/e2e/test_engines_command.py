@@ -47,6 +47,27 @@ def test_engines_are_listed_and_an_environment_is_removed(
     assert (again.code, "no environment is installed" in again.err) == (2, True)
 
 
+@pytest.mark.parametrize(("columns", "most_lines"), [(80, 4), (160, 2)])
+def test_the_list_is_blocks_that_fit_the_screen(
+    columns: int, most_lines: int, bakeoff: CommandLine, environment: Path, tmp_path: Path
+) -> None:
+    env = {"BAKEOFF_CACHE": str(tmp_path / "cache")}
+    rows = json.loads(bakeoff("engines", "list", "--json", env=env).out)
+    listed = bakeoff("engines", "list", env={**env, "COLUMNS": str(columns)})
+    lines = listed.out.splitlines()
+    assert max(len(line) for line in lines) <= columns
+    assert all(line == line.rstrip() for line in lines)
+    starts = [i for i, line in enumerate(lines) if not line.startswith(" ")]
+    assert [lines[i].split()[0] for i in starts] == [row["name"] for row in rows]
+    for row, start, end in zip(rows, starts, [*starts[1:], len(lines)], strict=True):
+        assert 2 <= end - start <= most_lines
+        below = " ".join(" ".join(lines[start + 1 : end]).split())
+        assert row["summary"] in below
+        assert (row["image"] or "") in below
+        assert all(way in below for way in row["launch"])
+    assert any("installed" in line and line.startswith("llamacpp ") for line in lines)
+
+
 def test_an_engine_without_an_environment_says_how_it_is_used(bakeoff: CommandLine) -> None:
     ended = bakeoff("engines", "install", "openai")
     assert ended.code == 2

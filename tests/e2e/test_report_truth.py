@@ -1,5 +1,7 @@
 """The page that `bakeoff report` writes: every number on it is found again in the Parquet files."""
 
+import json
+import re
 from html.parser import HTMLParser
 from math import ceil
 from pathlib import Path
@@ -8,6 +10,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from harness.analysis.candidates import candidate_of
 from harness.analysis.cells import summarise
 from harness.cli.slo import load_slo
 from harness.store import open_runs
@@ -38,12 +41,17 @@ class Numbers(HTMLParser):
 
 
 @pytest.fixture(scope="module")
-def numbers(sweep: Any) -> list[dict[str, str]]:
+def page(sweep: Any) -> str:
     ended = sweep.bakeoff("report", "store/base", "--slo", "chat", "--out", "truth/page.html")
     assert ended.code == 0, ended.err
     assert "report: truth/page.html" in ended.out
-    page = (sweep.bakeoff.cwd / "truth" / "page.html").read_text(encoding="utf-8")
-    assert "3.60 EUR an hour" in page
+    text = (sweep.bakeoff.cwd / "truth" / "page.html").read_text(encoding="utf-8")
+    assert "3.60 EUR an hour" in text
+    return str(text)
+
+
+@pytest.fixture(scope="module")
+def numbers(page: str) -> list[dict[str, str]]:
     return Numbers(page).found
 
 
@@ -99,3 +107,46 @@ def test_numbers_counted_by_hand_from_the_parquet(
     for metric in hand.keys() & shown.keys():  # a queue's P90 may need more samples than these
         assert float(shown[metric]["data-value"]) == pytest.approx(hand[metric]), metric
     assert shown["ttft_p50_s"]["text"] == number(hand["ttft_p50_s"] * 1e3)
+
+
+def exact(page: str, kind: str) -> dict[tuple[str, str], str]:
+    """The stored value of every cell of an Engines table, by its candidate and column."""
+    found = re.findall(
+        rf'data-{kind}="([^"]*)" data-candidate="([^"]*)" data-exact="([^"]*)"', page
+    )
+    return {(candidate, name): value for name, candidate, value in found}
+
+
+def test_how_the_engines_started_is_found_in_each_run_json(page: str, sweep: Any) -> None:
+    stored: dict[str, list[dict[str, Any]]] = {}
+    for run in open_runs(sweep.folder).runs:
+        said = json.loads((run.folder / "run.json").read_text(encoding="utf-8"))
+        stored.setdefault(candidate_of(run.info).key, []).append(said)
+    shown = exact(page, "start")
+    assert {key for key, _ in shown} == stored.keys()
+    places = {"load_s": "log", "compile_s": "log", "time_to_ready_s": ""}
+    for (key, name), value in shown.items():
+        place = places.get(name, "start")
+        found = [(run[place] if place else run).get(name) for run in stored[key]]
+        known = sorted(one for one in found if one is not None)
+        assert value == (repr(known[(len(known) - 1) // 2]) if known else ""), (key, name)
+    for name in ("up_s", "first_answer_s", "time_to_ready_s"):
+        assert all(shown[key, name] for key in stored)
+
+
+def test_memory_is_computed_again_from_the_store(page: str, sweep: Any) -> None:
+    again = summarise(open_runs(sweep.folder).runs, slo=load_slo("chat")).memory
+    shown = exact(page, "memory")
+    for one in again:
+        peaks = [
+            row["engine_rss_bytes"] or 0
+            for run in open_runs(sweep.folder).runs
+            if run.info.run_id in one.run_ids
+            for row in pq.read_table(run.folder / "host.parquet").to_pylist()
+        ]
+        assert shown[one.candidate.key, "Peak, processes"] == str(max(peaks))
+        amounts = {"Weights": one.weights.value_bytes, "KV pool": one.kv_pool.value_bytes}
+        for name, value in {**amounts, "KV capacity": one.kv_capacity_tokens}.items():
+            assert shown[one.candidate.key, name] == ("" if value is None else str(value))
+    assert {key for key, _ in shown} == {one.candidate.key for one in again}
+    assert len(again) == 2

@@ -1,5 +1,6 @@
 """The page: offline, true to the Parquet, complete, and readable without anything else."""
 
+import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -33,6 +34,7 @@ from harness.types import (
     Provenance,
     Record,
     RunInfo,
+    StartTimes,
     TokensSource,
 )
 from harness.units import number
@@ -180,7 +182,8 @@ def _info(
         block=block,
         levels=levels,
         identity=EngineIdentity(version="1.2.3"),
-        time_to_ready_s=2.5,
+        time_to_ready_s=2.5 + block,
+        start=StartTimes(up_s=2.0 + block, first_answer_s=0.5),
         diagnosis=None if outcome is Outcome.OK else "out of memory while loading the model",
         ended_at=f"2026-11-{20 + block:02d}T10:05:00Z",
     )
@@ -279,6 +282,32 @@ def test_every_number_is_found_again_in_the_parquet(world: World) -> None:
         checked += 1
     assert checked > 90
     assert {n["data-cell"] for n in numbers if "data-cell" in n} == set(cells)
+
+
+def test_times_of_the_start_and_memory_are_found_again_in_the_store(world: World) -> None:
+    again = summarise(open_runs(world.store).runs, slo=SLO)
+    ready = {
+        engine: sorted(
+            json.loads((folder / "run.json").read_text())["time_to_ready_s"]
+            for folder in world.store.glob(f"{engine}-*")
+        )
+        for engine in (*ENGINES, "tgi")
+    }
+    keys = {one.candidate.key: one.candidate.engine for one in (*again.cells, *again.failed)}
+    tags = [attrs for _, attrs in Reader(world.page).tags if "data-exact" in attrs]
+    shown = {
+        keys[one["data-candidate"] or ""]: one["data-exact"]
+        for one in tags
+        if one.get("data-start") == "time_to_ready_s"
+    }
+    assert shown == {engine: repr(found[(len(found) - 1) // 2]) for engine, found in ready.items()}
+    peaks = {one.candidate.key: one.rss_peak.value_bytes for one in again.memory}
+    assert peaks == {
+        one["data-candidate"]: int(one["data-exact"] or "")
+        for one in tags
+        if one.get("data-memory") == "Peak, processes"
+    }
+    assert len(peaks) == len(ENGINES)
 
 
 def test_a_number_equals_one_counted_by_hand_from_the_parquet_alone(world: World) -> None:
