@@ -14,6 +14,7 @@ import msgspec
 
 from harness.calibrate.server.wire import frame
 from harness.emulate.wires.http import json_response
+from harness.emulate.wires.whole import Whole
 
 STREAM_HEAD = (
     b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream; charset=utf-8\r\n"
@@ -156,19 +157,13 @@ class StreamedAnswer:
         return frame(_DATA + self._name + rest)
 
 
-class WholeAnswer:
+class WholeAnswer(Whole):
     """An answer that is sent when it is complete."""
 
-    __slots__ = ("_named", "head", "started")
+    __slots__ = ("_named",)
 
     def __init__(self, named: Named) -> None:
-        self.head = self.started = b""
         self._named = named
-
-    def token(self, k: int) -> bytes:
-        """Nothing yet."""
-        del k
-        return b""
 
     def last(self, k: int, cached_tokens: int) -> bytes:
         """All of it."""

@@ -12,6 +12,7 @@ import msgspec
 from harness.calibrate.server.wire import frame
 from harness.emulate.wires.http import json_response
 from harness.emulate.wires.openai_answer import STREAM_HEAD, Named, word
+from harness.emulate.wires.whole import Whole
 
 FULL_QUEUE = "The request queue is full."
 _EOS_TOKEN = 2
@@ -110,13 +111,12 @@ class StreamedAnswer:
         return frame(self._begin + b'],"usage":%b}\n\n' % msgspec.json.encode(counts))
 
 
-class WholeAnswer:
+class WholeAnswer(Whole):
     """An answer that is sent when it is complete."""
 
-    __slots__ = ("_named", "_watch", "head", "started")
+    __slots__ = ("_named", "_watch")
 
     def __init__(self, named: Named, watch: Watch) -> None:
-        self.head = self.started = b""
         self._named = named
         self._watch = watch
 

@@ -9,6 +9,7 @@ import msgspec
 from harness.calibrate.server.wire import frame
 from harness.emulate.wires.http import json_response
 from harness.emulate.wires.openai_answer import STREAM_HEAD, Named, word
+from harness.emulate.wires.whole import Whole
 
 _DATA = b'data: {"id":"'
 _EVENT_END = b"} \n\n"
@@ -60,19 +61,13 @@ class StreamedAnswer:
         return frame(self._name + role + _EVENT_END) + event
 
 
-class WholeAnswer:
+class WholeAnswer(Whole):
     """An answer that is sent when it is complete."""
 
-    __slots__ = ("_named", "head", "started")
+    __slots__ = ("_named",)
 
     def __init__(self, named: Named) -> None:
-        self.head = self.started = b""
         self._named = named
-
-    def token(self, k: int) -> bytes:
-        """Nothing yet."""
-        del k
-        return b""
 
     def last(self, k: int, cached_tokens: int) -> bytes:
         """All of it."""

@@ -12,6 +12,7 @@ from harness.emulate.wires.tgi_metrics import Spans, Watch
 from harness.emulate.wires.tgi_named import LOGPROB, Named, prompt_tokens_of, word_token
 from harness.emulate.wires.tgi_order import Form
 from harness.emulate.wires.tgi_refusal import COMPUTE_TYPE, DONE, LAST, event, stream_head
+from harness.emulate.wires.whole import Whole
 
 _EVENTS_KEPT = 65_536
 
@@ -76,13 +77,12 @@ class StreamedAnswer:
         }
 
 
-class WholeAnswer:
+class WholeAnswer(Whole):
     """An answer that is sent when it is complete."""
 
-    __slots__ = ("_named", "_watch", "head")
+    __slots__ = ("_named", "_watch")
 
     def __init__(self, named: Named, watch: Watch) -> None:
-        self.head = b""
         self._named = named
         self._watch = watch
 
@@ -90,11 +90,6 @@ class WholeAnswer:
     def started(self) -> bytes:
         """Nothing is sent, but being asked tells that the engine begins."""
         self._watch.begin()
-        return b""
-
-    def token(self, k: int) -> bytes:
-        """Nothing yet."""
-        del k
         return b""
 
     def last(self, k: int, cached_tokens: int) -> bytes:

@@ -11,6 +11,7 @@ import msgspec
 from harness.calibrate.server.wire import frame
 from harness.emulate.wires.http import json_response
 from harness.emulate.wires.openai_answer import word
+from harness.emulate.wires.whole import Whole
 
 END = b"0\r\n\r\n"
 
@@ -99,19 +100,13 @@ class StreamedAnswer:
         return self._choice(choice, b',"usage":%b' % usage) + END
 
 
-class WholeAnswer:
+class WholeAnswer(Whole):
     """An answer that is sent when it is complete."""
 
-    __slots__ = ("_named", "head", "started")
+    __slots__ = ("_named",)
 
     def __init__(self, named: Named) -> None:
-        self.head = self.started = b""
         self._named = named
-
-    def token(self, k: int) -> bytes:
-        """Nothing yet."""
-        del k
-        return b""
 
     def last(self, k: int, cached_tokens: int) -> bytes:
         """All of it."""

@@ -8,6 +8,7 @@ import msgspec
 from harness.calibrate.server.wire import frame
 from harness.emulate.wires.http import json_response
 from harness.emulate.wires.openai_answer import STREAM_HEAD, Named, word
+from harness.emulate.wires.whole import Whole
 
 _LAST_CHUNK = b"0\r\n\r\n"
 
@@ -47,20 +48,14 @@ class StreamedAnswer:
         return self.token(k) + _LAST_CHUNK
 
 
-class WholeAnswer:
+class WholeAnswer(Whole):
     """An answer that is sent when it is complete."""
 
-    __slots__ = ("_has_counts", "_named", "head", "started")
+    __slots__ = ("_has_counts", "_named")
 
     def __init__(self, named: Named, *, has_counts: bool) -> None:
-        self.head = self.started = b""
         self._named = named
         self._has_counts = has_counts
-
-    def token(self, k: int) -> bytes:
-        """Nothing yet."""
-        del k
-        return b""
 
     def last(self, k: int, cached_tokens: int) -> bytes:
         """All of it."""
