@@ -6,15 +6,15 @@ from types import MappingProxyType
 from typing import Any
 
 from harness.config import EmulateConf
-from harness.emulate.wires.llamacpp import LlamaCppWire
-from harness.emulate.wires.mii import MiiWire
-from harness.emulate.wires.openai import OpenAiWire
-from harness.emulate.wires.sglang import SglangWire
-from harness.emulate.wires.tensorrt_llm import TensorRtLlmWire
-from harness.emulate.wires.tgi import TgiWire
-from harness.emulate.wires.transformers import TransformersWire
-from harness.emulate.wires.triton import TritonWire
-from harness.emulate.wires.vllm import VllmWire
+from harness.emulate.wires.llamacpp.wire import LlamaCppWire
+from harness.emulate.wires.mii.wire import MiiWire
+from harness.emulate.wires.openai.wire import OpenAiWire
+from harness.emulate.wires.sglang.wire import SglangWire
+from harness.emulate.wires.tensorrt_llm.wire import TensorRtLlmWire
+from harness.emulate.wires.tgi.wire import TgiWire
+from harness.emulate.wires.transformers.wire import TransformersWire
+from harness.emulate.wires.triton.wire import TritonWire
+from harness.emulate.wires.vllm.wire import VllmWire
 from harness.emulate.wires.wire import Wire
 from harness.errors import ConfigError
 

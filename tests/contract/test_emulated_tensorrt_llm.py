@@ -16,8 +16,8 @@ from harness.config import EmulateConf, EngineConf, ModelConf, Route
 from harness.emulate.model.figures import StepFigures
 from harness.emulate.server.pace import Pace
 from harness.emulate.server.player import Player
-from harness.emulate.wires.tensorrt_llm import TensorRtLlmWire
-from harness.emulate.wires.triton import TritonWire
+from harness.emulate.wires.tensorrt_llm.wire import TensorRtLlmWire
+from harness.emulate.wires.triton.wire import TritonWire
 from harness.emulate.wires.wire import Ask, Wire
 from harness.testing import read_http
 from harness.types import Chunk, EngineSample, Provenance, Request, ResponseHead

@@ -16,7 +16,7 @@ from harness.emulate.model.engine import EngineModel
 from harness.emulate.model.sequence import Sequence
 from harness.emulate.server.pace import Pace
 from harness.emulate.server.player import Player
-from harness.emulate.wires.llamacpp import LlamaCppWire
+from harness.emulate.wires.llamacpp.wire import LlamaCppWire
 from harness.emulate.wires.wire import Ask
 from harness.testing import AdapterSuite, read_http
 from harness.types import Chunk, ResponseHead

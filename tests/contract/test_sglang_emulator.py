@@ -21,8 +21,8 @@ from harness.config import EmulateConf, EngineConf, ModelConf, Route
 from harness.emulate.engines import WIRES, played
 from harness.emulate.server.pace import Pace
 from harness.emulate.server.player import Player
-from harness.emulate.wires import sglang
-from harness.emulate.wires.sglang import SglangWire
+from harness.emulate.wires.sglang import wire as sglang
+from harness.emulate.wires.sglang.wire import SglangWire
 from harness.emulate.wires.wire import Ask
 from harness.engine.probe import Answer, Endpoint, call
 from harness.testing import AdapterSuite, read_http

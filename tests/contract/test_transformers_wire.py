@@ -15,7 +15,7 @@ from harness.config import EmulateConf, EngineConf, ModelConf, Route
 from harness.emulate.engines import played
 from harness.emulate.server.pace import Pace
 from harness.emulate.server.player import Player
-from harness.emulate.wires.transformers import TransformersWire
+from harness.emulate.wires.transformers.wire import TransformersWire
 from harness.emulate.wires.wire import Ask
 from harness.testing import AdapterSuite, read_http
 from harness.types import ChunkKind, ErrorClass, HttpCall, Request, ResponseHead

@@ -13,7 +13,7 @@ from harness.calibrate.server.wire import HttpRequest
 from harness.config import EmulateConf, EngineConf, ModelConf, Route
 from harness.emulate.server.pace import Pace
 from harness.emulate.server.player import Player
-from harness.emulate.wires.vllm import VllmWire
+from harness.emulate.wires.vllm.wire import VllmWire
 from harness.emulate.wires.wire import Ask
 from harness.testing import read_http
 from harness.types import Chunk, EngineIdentity, ErrorClass, Provenance, ResponseHead

@@ -22,7 +22,7 @@ from harness.emulate.engines import WIRES, played
 from harness.emulate.server.pace import Pace
 from harness.emulate.server.player import Player
 from harness.emulate.server.stream import ClientConnection
-from harness.emulate.wires.llamacpp import LlamaCppWire
+from harness.emulate.wires.llamacpp.wire import LlamaCppWire
 from harness.emulate.wires.wire import Ask, Wire
 from harness.errors import ConfigError
 from harness.testing import read_http

@@ -21,7 +21,7 @@ from harness.emulate.model.slots import Slots
 from harness.emulate.server.pace import Pace
 from harness.emulate.server.player import Player
 from harness.emulate.spec import emulate_spec
-from harness.emulate.wires.llamacpp import LlamaCppWire
+from harness.emulate.wires.llamacpp.wire import LlamaCppWire
 from harness.emulate.wires.wire import Ask
 from harness.engine.probe import Answer, Endpoint, call
 from harness.errors import ConfigError

@@ -20,8 +20,8 @@ from adapters.protobuf import field, float_field
 from harness.answer import Answer
 from harness.config import EmulateConf, EngineConf, ModelConf, Route
 from harness.emulate.engines import WIRES, played
-from harness.emulate.wires.mii import WHOLE_PATH, MiiWire
-from harness.emulate.wires.openai_answer import word
+from harness.emulate.wires.mii.wire import WHOLE_PATH, MiiWire
+from harness.emulate.wires.openai.answer import word
 from harness.emulate.wires.wire import Ask, GrpcRefusal
 from harness.engine.grpc_probe import grpc_call
 from harness.engine.ports import free_port

@@ -14,7 +14,7 @@ from harness.calibrate.server.wire import HttpRequest
 from harness.config import EmulateConf
 from harness.emulate.server.pace import Pace
 from harness.emulate.server.player import Player
-from harness.emulate.wires.openai import OpenAiWire
+from harness.emulate.wires.openai.wire import OpenAiWire
 from harness.emulate.wires.prompt import block_keys, count_tokens, natural_length
 from harness.emulate.wires.wire import Ask
 from harness.types import Chunk, ChunkKind, Provenance, ResponseHead

@@ -17,7 +17,7 @@ from harness.config import EmulateConf, EngineConf, ModelConf, Route
 from harness.emulate.engines import played
 from harness.emulate.server.pace import Pace
 from harness.emulate.server.player import Player
-from harness.emulate.wires.tgi import TgiWire
+from harness.emulate.wires.tgi.wire import TgiWire
 from harness.emulate.wires.wire import Ask
 from harness.testing import read_http
 from harness.types import Chunk, ChunkKind, Request, ResponseHead

@@ -11,8 +11,8 @@ from harness.emulate.engines import played, wire_class
 from harness.emulate.server.pace import Pace
 from harness.emulate.server.player import Player
 from harness.emulate.spec import effective
-from harness.emulate.wires.transformers import TransformersWire
-from harness.emulate.wires.transformers_order import CHAT_FIELDS, COMPLETION_FIELDS
+from harness.emulate.wires.transformers.order import CHAT_FIELDS, COMPLETION_FIELDS
+from harness.emulate.wires.transformers.wire import TransformersWire
 from harness.emulate.wires.wire import Ask
 from harness.testing import read_http
 

@@ -17,7 +17,7 @@ from harness.emulate.model.sequence import Sequence
 from harness.emulate.model.simulate import token_times
 from harness.emulate.server.pace import Pace
 from harness.emulate.server.player import Player
-from harness.emulate.wires.vllm_metrics import metrics_text
+from harness.emulate.wires.vllm.metrics import metrics_text
 from harness.errors import ConfigError
 from harness.testing.emulated import emulated
 

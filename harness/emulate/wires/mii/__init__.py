@@ -1,0 +1,1 @@
+"""DeepSpeed-MII: its gRPC service and its OpenAI server."""

@@ -1,0 +1,1 @@
+"""trtllm-serve."""

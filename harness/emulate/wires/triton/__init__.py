@@ -1,0 +1,1 @@
+"""Triton in front of TensorRT-LLM."""

@@ -1,0 +1,1 @@
+"""vLLM, on GPUs and CPUs."""
