@@ -27,7 +27,8 @@ from harness.run.outcome import JobResult, Measured, store_job
 from harness.run.playing import Playing
 from harness.run.preflight import Prepared
 from harness.run.raw import settle_raw
-from harness.run.serving import serving, started
+from harness.run.serving import serving
+from harness.run.starting import started
 from harness.store import new_run_folder, write_plan
 from harness.types import Determinism
 

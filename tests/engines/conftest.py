@@ -17,7 +17,8 @@ from harness.engine.probe import Endpoint
 from harness.engine.ready import Readiness, wait_ready
 from harness.paths import conf_dir
 from harness.run.preflight import prepare
-from harness.run.serving import serving, started
+from harness.run.serving import serving
+from harness.run.starting import started
 from harness.sweep.compose import register_schemas, to_run_conf
 
 

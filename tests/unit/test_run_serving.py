@@ -19,7 +19,8 @@ from harness.config import (
 from harness.errors import ConfigError
 from harness.registry import adapter_class, open_adapter
 from harness.run.preview import preview
-from harness.run.serving import Serving, serving, started
+from harness.run.serving import Serving, serving
+from harness.run.starting import started
 
 PYTHON = Path("/env/bin/python")
 
