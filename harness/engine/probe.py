@@ -5,7 +5,6 @@ for a server that does not answer: that is a `NoAnswer` with its reason.
 """
 
 import http.client
-import json
 import socket
 import ssl
 import time
@@ -13,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Self
 from urllib.parse import urlsplit
 
+from adapters.failures import said
 from harness.errors import ConfigError
 from harness.packed import is_packed, unpacked
 from harness.types import HttpCall, ResponseHead
@@ -63,7 +63,8 @@ class Answer:
 
     def __str__(self) -> str:
         """Status and message, such as `503 Loading model`."""
-        return f"{self.head.status} {_message(self.body)}".strip()
+        words = said(self.body)[:_WORDS].rstrip(" .")
+        return f"{self.head.status} {words}".strip()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,21 +75,6 @@ class NoAnswer:
 
     def __str__(self) -> str:
         return self.reason
-
-
-def _message(body: bytes) -> str:
-    """The human part of an error body: OpenAI's `error.message`, `detail`, or its first line."""
-    text = body.decode(errors="replace").strip()
-    try:
-        data = json.loads(text)
-    except ValueError:
-        return text.partition("\n")[0][:_WORDS]
-    if isinstance(data, dict):
-        error = data.get("error", data)
-        found = error.get("message", error.get("detail")) if isinstance(error, dict) else error
-        if isinstance(found, str):
-            return found[:_WORDS]
-    return text[:_WORDS]
 
 
 class ProbeConnection:

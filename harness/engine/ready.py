@@ -30,6 +30,8 @@ REFUSED_FOR_GOOD_S = 5.0  # a request refused with the same 4xx for so long will
 LAST_WORDS = 8
 _WARMUP = Request(index=-1, prompt="Hello", input_tokens=1, max_output_tokens=1)
 _FIRST_4XX, _TOO_MANY, _FIRST_5XX = 400, 429, 500
+_NO_KEY = frozenset((401, 403))
+_NO_ROUTE = frozenset((404, 405))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +63,7 @@ def wait_ready(
     ConfigError (another server answers on our port).
     """
     start_s = process.started_s if process else time.monotonic()
-    watch = _Watch(adapter, endpoint, deadline_s=start_s + timeout_s)
+    watch = _Watch(adapter, endpoint, deadline_s=start_s + timeout_s, is_ours=process is not None)
     while True:
         last = watch.ask()
         now_s = time.monotonic()
@@ -107,10 +109,13 @@ def _ready(
 class _Watch:
     """One server's way to its first answer. `up_s`: when its health route first said yes."""
 
-    def __init__(self, adapter: Adapter, endpoint: Endpoint, *, deadline_s: float) -> None:
+    def __init__(
+        self, adapter: Adapter, endpoint: Endpoint, *, deadline_s: float, is_ours: bool
+    ) -> None:
         self._adapter = adapter
         self._endpoint = endpoint
         self._deadline_s = deadline_s
+        self._is_ours = is_ours
         self._is_healthy = "health" not in adapter.probes
         self.up_s: float | None = None
         self._refusal = ""
@@ -136,18 +141,34 @@ class _Watch:
         return _first_token_problem(self._adapter, answer)
 
     def check_refusal(self, last: Answer | NoAnswer, now_s: float) -> None:
-        """Raise NotReadyError if a healthy server goes on refusing the request itself."""
+        """Raise NotReadyError if the server goes on refusing what it will not take later either."""
         status = last.head.status if isinstance(last, Answer) else 0
-        is_refusal = _FIRST_4XX <= status < _FIRST_5XX and status != _TOO_MANY
-        if not (self._is_healthy and is_refusal):
+        if not self._is_for_good(status):
             self._refusal = ""
         elif str(last) != self._refusal:
             self._refusal, self._refused_since_s = str(last), now_s
         elif now_s - self._refused_since_s >= REFUSED_FOR_GOOD_S:
+            what = "is up but refuses a one-token request"
+            if not self._is_healthy:
+                what = f"refuses GET {self._adapter.probes['health'].path}"
             raise NotReadyError(
-                f"engine={self._adapter.name}: the server is up but refuses a one-token request: "
-                f"{last}; check engine.route, model.served_name and the model"
+                f"engine={self._adapter.name}: the server {what}: {last}; {self._advice(status)}"
             )
+
+    def _is_for_good(self, status: int) -> bool:
+        if self._is_healthy:
+            return _FIRST_4XX <= status < _FIRST_5XX and status != _TOO_MANY
+        # one that we have started may open its port before it has its routes
+        return status in _NO_KEY or (status in _NO_ROUTE and not self._is_ours)
+
+    def _advice(self, status: int) -> str:
+        if status in _NO_KEY:
+            if self._endpoint.api_key:
+                return "it does not take the key in the variable that launch.api_key_env names"
+            return "give its key: launch.api_key_env=NAME, the variable that holds it"
+        if self._is_healthy:
+            return "check engine.route, engine.args, model.served_name and the model"
+        return f"check launch.base_url, and that the server there is engine={self._adapter.name}"
 
 
 def _first_token_problem(adapter: Adapter, answer: Answer) -> Answer | NoAnswer | None:

@@ -1,6 +1,6 @@
 """A job made ready: its environment, its model, its plan, its identity; nothing is measured yet."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -52,11 +52,7 @@ def prepare(conf: RunConf, progress: Callable[[str], None]) -> Prepared:
     """
     adapter = check(conf)
     machine = machine_facts()
-    if problem := gpu_problem(conf.engine, conf.launch.mode, machine["gpus"]):
-        raise ConfigError(
-            f"engine={conf.engine.name}: {problem}; run it on a machine that has one, preview it "
-            "with bakeoff plan, or rehearse it with launch=emulate"
-        )
+    check_gpus(conf, machine["gpus"])
     environment = None
     if needs_environment(conf):
         environment = ensure_environment(conf.engine.name, job_recipe(conf), progress=progress)
@@ -92,6 +88,15 @@ def prepare(conf: RunConf, progress: Callable[[str], None]) -> Prepared:
         content_hash=digest,
         api_key=read_key(conf.launch.api_key_env),
     )
+
+
+def check_gpus(conf: RunConf, gpus: Sequence[Mapping[str, Any]]) -> None:
+    """ConfigError if this machine, which has these, lacks the GPU that the engine needs."""
+    if problem := gpu_problem(conf.engine, conf.launch.mode, gpus):
+        raise ConfigError(
+            f"engine={conf.engine.name}: {problem}; run it on a machine that has one, preview it "
+            "with bakeoff plan, or rehearse it with launch=emulate"
+        )
 
 
 def trace_lines(conf: RunConf) -> list[str]:

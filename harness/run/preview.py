@@ -32,11 +32,12 @@ class Start:
     limits: tuple[str, ...]
 
 
-def preview(conf: RunConf) -> Start | None:
+def preview(conf: RunConf, *, gpu_count: int | None = None) -> Start | None:
     """How this job's server would be started; None for one that runs already.
 
-    A free port and the run's folder are chosen when it starts. ConfigError for a setting that the
-    engine cannot take.
+    A free port and the run's folder are chosen when it starts. `gpu_count`: GPUs of this machine;
+    None: it will run on another. ConfigError for a setting that the engine cannot take, or GPUs
+    that are not there.
     """
     if conf.launch.mode is LaunchMode.ATTACH:
         return None
@@ -51,7 +52,7 @@ def preview(conf: RunConf) -> Start | None:
         python=python,
         model_path=_model(conf, adapter.model_format),
         folder=_FOLDER,
-        gpu_count=None,
+        gpu_count=gpu_count,
     )
     steps = [_line(step.argv, step.env) for step in how.steps]
     return Start(

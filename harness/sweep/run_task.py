@@ -10,11 +10,13 @@ from typing import Any
 from omegaconf import DictConfig
 
 from harness.config import LaunchMode, RunConf, SloConf
+from harness.engine.facts import machine_facts
 from harness.errors import BakeoffError, ConfigError, InterruptedRunError, StoreWriteError
 from harness.run.checks import check
 from harness.run.job import measure
 from harness.run.outcome import JobResult
-from harness.run.preflight import Prepared, can_prepare, prepare, trace_lines
+from harness.run.preflight import Prepared, can_prepare, check_gpus, prepare, trace_lines
+from harness.run.preview import preview
 from harness.sweep.blocks import BlockJob, Schedule, finished_runs, schedule
 from harness.sweep.compose import to_run_conf
 from harness.sweep.confirm import confirming
@@ -60,6 +62,8 @@ class RunTask:
             raise ConfigError("repeats and store cannot be swept; give each one value")
         for conf in confs:
             check(conf, is_preview=self._is_preview)
+        if not self._is_preview:
+            _check_starts(confs)
         for line in dict.fromkeys(line for conf in confs for line in trace_lines(conf)):
             self._progress(line)
         name = first.name or datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
@@ -166,6 +170,14 @@ class RunTask:
         if codes <= {0}:
             return 0
         return codes.pop() if len(codes) == 1 else 3
+
+
+def _check_starts(confs: Sequence[RunConf]) -> None:
+    """ConfigError for a server that this machine cannot start, before anything is installed."""
+    gpus = machine_facts()["gpus"]
+    for conf in confs:
+        check_gpus(conf, gpus)
+        preview(conf, gpu_count=len(gpus))
 
 
 def _swept(jobs: Sequence[Sequence[str]]) -> list[str]:

@@ -4,7 +4,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from harness.store import SCHEMA_VERSION, StoredRun, read_run, write_info, write_tables
+from harness.store import (
+    SCHEMA_VERSION,
+    StoredRun,
+    open_runs,
+    read_run,
+    write_info,
+    write_tables,
+)
 from harness.types import (
     Clock,
     EngineSample,
@@ -105,3 +112,16 @@ def store_run(
     write_tables(folder, records=records, engine=engine, host=host)
     write_info(folder, info)
     return read_run(folder)
+
+
+def only_run(folder: Path) -> StoredRun:
+    """The one run in a store, written to its end."""
+    (run,) = open_runs(folder).runs
+    assert run.info.ended_at is not None
+    return run
+
+
+def measured(run: StoredRun) -> list[dict[str, Any]]:
+    """The rows of its requests that were measured, in their order."""
+    rows: list[dict[str, Any]] = run.requests().to_pylist()
+    return [row for row in rows if row["phase"] == Phase.MEASURE.value]

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from harness.analysis.cells import summarise
-from harness.store import StoredRun, open_runs
+from harness.store import open_runs
 from harness.testing.command_line import CommandLine, Ended
+from harness.testing.records import measured, only_run
 from harness.types import Outcome
 
 pytestmark = pytest.mark.timeout(300)  # runs wait for one another on a machine
@@ -24,17 +25,6 @@ EXPECTED = json.loads(
 def expect(case: str) -> dict[str, Any]:
     content: dict[str, Any] = EXPECTED[case]["expect"]
     return content
-
-
-def only_run(folder: Path) -> StoredRun:
-    (run,) = open_runs(folder).runs
-    assert run.info.ended_at is not None
-    return run
-
-
-def measured(run: StoredRun) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = run.requests().to_pylist()
-    return [row for row in rows if row["phase"] == "measure"]
 
 
 def failed_clearly(ended: Ended, code: int, *says: str) -> None:

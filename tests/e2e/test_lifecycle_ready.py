@@ -11,7 +11,7 @@ import pytest
 from harness.engine.ports import free_port
 from harness.engine.probe import Endpoint
 from harness.engine.process import EngineProcess
-from harness.engine.ready import Readiness, wait_ready
+from harness.engine.ready import REFUSED_FOR_GOOD_S, Readiness, wait_ready
 from harness.errors import ConfigError, NotReadyError
 from harness.types import (
     Capabilities,
@@ -248,3 +248,18 @@ def test_a_request_refused_for_good_does_not_wait_for_the_end(tmp_path: Path) ->
     ):
         wait(process, port, timeout_s=60)
     assert time.monotonic() - start_s < 12
+
+
+def test_a_health_route_that_is_not_there_ends_only_what_we_have_not_started(
+    tmp_path: Path,
+) -> None:
+    """Ours may open its port before it has its routes."""
+    port = free_port()
+    later = [[REFUSED_FOR_GOOD_S + 3.0, {"/": HEALTHY}], [None, READY]]
+    with start(tmp_path, port, later) as process:
+        with pytest.raises(NotReadyError) as caught:
+            wait(None, port, timeout_s=60)
+        assert wait(process, port, timeout_s=60).time_to_ready_s is not None
+    assert "the server refuses GET /health: 404 no route; check launch.base_url" in str(
+        caught.value
+    )

@@ -336,6 +336,14 @@ def test_broken_exchanges(
     assert record.http_status == (200 if reads else None)
 
 
+def test_what_is_not_http_is_shown(tmp_path: Path) -> None:
+    reads = [(0.1, b"SSH-2.0-OpenSSH_9.9\r\n")]
+    record = one(tmp_path, request(0, sent_and_read(reads, end=b"garbage: bad")))
+    assert record.error == "stream_error"
+    assert record.error_message == r"not HTTP: bad, in b'SSH-2.0-OpenSSH_9.9\r\n'"
+    assert (record.http_status, record.output_tokens) == (None, None)
+
+
 def test_a_connection_that_closes_after_the_last_event_has_lost_nothing(tmp_path: Path) -> None:
     record = one(tmp_path, request(0, sent_and_read([*A_AND_B, (0.3, LAST)], end=b"eof")))
     assert (record.error, record.finish_reason) == (None, "length")

@@ -55,7 +55,8 @@ class Bench:
 @pytest.fixture
 def bench(monkeypatch: pytest.MonkeyPatch) -> Bench:
     bench = Bench()
-    monkeypatch.setattr(run_task, "check", lambda _: None)
+    monkeypatch.setattr(run_task, "check", lambda *_, **__: None)
+    monkeypatch.setattr(run_task, "_check_starts", lambda _: None)
     monkeypatch.setattr(run_task, "can_prepare", lambda _: True)
     monkeypatch.setattr(run_task, "prepare", bench.prepare)
     monkeypatch.setattr(run_task, "measure", bench.measure)

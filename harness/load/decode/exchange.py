@@ -13,6 +13,7 @@ from harness.types import Clock, ErrorClass, Phase, Record, ResponseHead
 
 CUT_OFF = "cut off"
 LOST = "lost: the load process ended"
+_EXCERPT_BYTES = 40
 _CLOCK_SLACK_S = 0.001  # two clocks are read for a stamp; more than this is no rounding
 
 
@@ -49,6 +50,7 @@ class Exchange:
         self._reads = 0
         self._attempts = 1
         self._retry_after_s: float | None = None
+        self._headless = b""  # the beginning of the last read before the head came
 
     @property
     def first_s(self) -> float | None:
@@ -62,6 +64,8 @@ class Exchange:
             self._reads += 1
             self._is_kernel &= entry.kind == Kind.READ
             self._late_s = max(self._late_s or 0.0, entry.extra)
+            if self._body.head is None:
+                self._headless = entry.payload[:_EXCERPT_BYTES]
             self._body.feed(entry.t_s - zero_s, entry.payload)
         elif entry.kind == Kind.SENT:
             if self._sent_s is None:  # the clock runs from the first time
@@ -138,7 +142,10 @@ class Exchange:
         answer = body.answer
         if answer is None:  # not even a head came
             answer = Answer(adapter.decoder(ResponseHead(status=0)))
-            answer.fail(end_s, *failure(reason if reason != "eof" else "reset: closed"))
+            error, message = failure(reason if reason != "eof" else "reset: closed")
+            if self._headless and error is ErrorClass.STREAM_ERROR:
+                message += f", in {self._headless!r}"
+            answer.fail(end_s, error, message)
         elif reason == "eof" and body.is_cut and answer.finish_reason is None:
             answer.fail(end_s, ErrorClass.CONNECTION_ERROR, "closed in the middle of the answer")
         elif reason in {"complete", "eof"}:
