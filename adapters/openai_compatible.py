@@ -44,6 +44,13 @@ def is_emulated(models_body: bytes) -> bool:
     return any(model.get("owned_by") == EMULATOR for model in _models(models_body))
 
 
+def plain_name(model: Any) -> str | None:
+    """What a server calls its model; of one that it read from a folder, that folder's name."""
+    if not isinstance(model, str):
+        return None
+    return model.rstrip("/").rpartition("/")[2] if model.startswith("/") else model
+
+
 def _models(body: bytes) -> list[dict[str, Any]]:
     value = json_value(body)
     data = value.get("data") if isinstance(value, dict) else None
@@ -139,7 +146,7 @@ class OpenAICompatible:
         first = named[0] if named else {}
         model, limit = first.get("id"), first.get("max_model_len")
         return EngineIdentity(
-            model=model if isinstance(model, str) else None,
+            model=plain_name(model),
             max_model_len_tokens=limit if isinstance(limit, int) else None,
             is_emulated=is_emulated(bodies.get("models", b"")),
         )

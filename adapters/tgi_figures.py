@@ -9,6 +9,7 @@ from typing import Any
 
 from adapters.diagnosis import Failure
 from adapters.failures import json_value
+from adapters.openai_compatible import plain_name
 from harness.types import EngineIdentity, LogFacts
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
@@ -149,7 +150,7 @@ def identity(info_body: bytes) -> EngineIdentity:
         return EngineIdentity()
     return EngineIdentity(
         version=_name(info.get("version")),
-        model=_name(info.get("model_id")),
+        model=plain_name(info.get("model_id")),
         max_model_len_tokens=_count(info.get("max_total_tokens")),
         max_running=_count(info.get("max_batch_size")),
         kv_capacity_tokens=_count(info.get("max_batch_total_tokens")),

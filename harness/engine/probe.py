@@ -63,8 +63,7 @@ class Answer:
 
     def __str__(self) -> str:
         """Status and message, such as `503 Loading model`."""
-        words = said(self.body)[:_WORDS].rstrip(" .")
-        return f"{self.head.status} {words}".strip()
+        return f"{self.head.status} {said(self.body)[:_WORDS]}".strip()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,6 +33,16 @@ def chunks_of(*pieces: bytes, head: ResponseHead = STREAM) -> list[Chunk]:
     return [chunk for piece in pieces for chunk in decoder.feed(piece)] + decoder.end()
 
 
+def test_a_model_that_a_server_names_by_its_folder_is_called_like_that_folder() -> None:
+    for told, name in (
+        ("org/model", "org/model"),
+        ("/models/llama-2/", "llama-2"),
+        ("m@main", "m@main"),
+    ):
+        body = msgspec.json.encode({"data": [{"id": told}]})
+        assert ADAPTER.identity({"models": body}).model == name
+
+
 def kinds(*pieces: bytes) -> list[tuple[ChunkKind, str]]:
     return [(chunk.kind, chunk.text) for chunk in chunks_of(*pieces)]
 

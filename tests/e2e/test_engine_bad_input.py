@@ -265,7 +265,7 @@ UNREADY = {
     "401": Answers(
         {COMPLETIONS: reply(401, '{"error":{"message":"Incorrect API key provided."}}')},
         (
-            "the server is up but refuses a one-token request: 401 Incorrect API key provided; ",
+            "the server is up but refuses a one-token request: 401 Incorrect API key provided.; ",
             "give its key: launch.api_key_env=NAME, the variable that holds it",
         ),
     ),
@@ -327,12 +327,12 @@ REFUSALS = {
     "vllm, 404 model": (
         ("vllm", "--served-names", "other"),
         ("engine=vllm", "model.served_name=mine"),
-        "404 The model `mine` does not exist; ",
+        "404 The model `mine` does not exist.; ",
     ),
     "transformers, 400 model": (
         ("transformers", "--served-names", "other"),
         ("engine=transformers", "model.served_name=mine"),
-        "400 Server is pinned to 'other'; requested 'mine'; ",
+        "400 Server is pinned to 'other'; requested 'mine'.; ",
     ),
     "transformers, 422 for a field that it does not know": (
         ("transformers",),
@@ -355,6 +355,25 @@ def test_an_engine_that_refuses_the_request_itself(
     said(ended, 4, run, refuses + words + advice)
     assert run.info.outcome is Outcome.NOT_READY
     assert measured(run) == []
+
+
+def test_an_engine_that_takes_any_name_is_stored_with_the_model_that_it_serves(
+    bakeoff: CommandLine, tmp_path: Path
+) -> None:
+    with emulated("--served-names", "other", "--step-ms", "5", engine="sglang") as server:
+        named = ("engine=sglang", "model.served_name=mine")
+        ended = bakeoff("run", *attached(server.base_url), *named)
+    run = only_run(tmp_path / "results")
+    assert (ended.code, run.info.outcome) == (0, Outcome.OK), ended.err
+    assert (run.info.identity.model, run.info.model) == ("other", "mine")
+
+
+def test_a_server_of_http_where_grpc_is_asked_for(bakeoff: CommandLine, tmp_path: Path) -> None:
+    with emulated(engine="openai") as server:
+        ended = bakeoff("run", *attached(server.base_url), "engine=deepspeed_mii", SOON)
+    run = only_run(tmp_path / "results")
+    said(ended, 4, run, "last answer: not gRPC: no HTTP/2; check that the server runs at launch.")
+    assert run.info.outcome is Outcome.NOT_READY
 
 
 @pytest.mark.parametrize("engine", ["llamacpp", "openai"])

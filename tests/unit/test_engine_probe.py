@@ -58,7 +58,7 @@ def test_an_answer_with_status_headers_and_body() -> None:
         (b'{"error":{"code":503,"message":"Loading model"}}', "503 Loading model"),
         (b'{"error":"overloaded","error_type":"x"}', "503 overloaded"),
         (b'{"detail":"Not Found"}', "503 Not Found"),
-        (b"busy\nmore.", "503 busy more"),
+        (b"busy\nmore", "503 busy more"),
         (
             b"<!DOCTYPE html>\n<html><head><title>503 Service\n Unavailable</title></head>",
             "503 a page of HTML, as of a proxy: 503 Service Unavailable",
