@@ -29,6 +29,7 @@ def setup_doubts(info: RunInfo, frame: "pd.DataFrame") -> Iterator[Doubt]:
     yield from _telemetry(info)
     yield from _guessed_lengths(info)
     yield from _determinism(info)
+    yield from _other_model(info)
     if len(ok):
         yield from _lengths(ok, info)
         yield from _cache(ok, info)
@@ -58,6 +59,18 @@ def _kind_of_run(info: RunInfo) -> Iterator[Doubt]:
             advice="repeat with warmup.mode=steady before deciding on small differences",
             severity=Severity.NOTE,
         )
+
+
+def _other_model(info: RunInfo) -> Iterator[Doubt]:
+    """Some servers answer under any name: SGLang, TensorRT-LLM and Triton refuse none."""
+    asked, served = setting(info, "model.served_name"), info.identity.model
+    if setting(info, "launch.mode") != "attach" or not asked or served in {None, asked}:
+        return
+    yield Doubt(
+        code="other_model",
+        what=f"requests asked for {asked}, and the server says that it serves {served}",
+        advice="check model.served_name and launch.base_url: it may be another model's speed",
+    )
 
 
 def _determinism(info: RunInfo) -> Iterator[Doubt]:

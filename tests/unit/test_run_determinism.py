@@ -3,17 +3,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-import pandas as pd
 import pytest
 
 from adapters.openai import OpenAIAdapter
-from harness.analysis.doubts_setup import setup_doubts
 from harness.config import EngineConf, ModelConf, ProbeConf
 from harness.engine.probe import Endpoint
 from harness.errors import ConfigError
 from harness.run.determinism import ask_again_and_again
 from harness.testing.emulated import emulated
-from harness.testing.records import make_info
 from harness.testing.scripted import Script, ScriptedServer
 from harness.types import Determinism, Request
 
@@ -67,19 +64,6 @@ def test_different_texts_are_counted_in_each_way_and_over_both() -> None:
         url = f"http://127.0.0.1:{server.port}"
         found = ask_again_and_again(adapter, Endpoint(url), REQUEST, 3)
     assert (found.alone, found.crowd, found.together, found.failed) == (2, 3, 3, 0)
-
-
-def test_several_texts_are_a_note_and_one_is_none() -> None:
-    frame = pd.DataFrame({"is_measured": [], "is_ok": []}, dtype=bool)
-
-    def codes(found: Determinism | None) -> list[str]:
-        info = make_info("x", determinism=found)
-        return [doubt.code for doubt in setup_doubts(info, frame)]
-
-    usual = {"requests": 4, "output_tokens": 8, "alone": 1}
-    assert "output_not_deterministic" not in codes(None)
-    assert "output_not_deterministic" not in codes(Determinism(**usual, crowd=1, together=1))
-    assert "output_not_deterministic" in codes(Determinism(**usual, crowd=1, together=2))
 
 
 def test_one_answer_shows_nothing() -> None:
