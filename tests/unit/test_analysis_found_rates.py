@@ -124,7 +124,7 @@ def test_runs_that_do_not_agree_limit_trust() -> None:
 def test_the_page_of_a_search_alone_has_no_empty_rooms() -> None:
     page = render(summary(SEARCH, again(1, 98, 70)), [])
     linked = set(re.findall(r'<a href="#(\w+)"', page))
-    assert linked == {"verdict", "found", "doubts", "settings", "definitions"}
+    assert linked == {"verdict", "found", "engines", "doubts", "settings", "definitions"}
     assert linked <= set(re.findall(r'<section id="(\w+)"', page))
     assert "Candidates <b>1</b>" in page
     assert "Requests <b>600</b>" in page
