@@ -4,19 +4,12 @@
 `engine.log`, `raw/`. A run is written into a hidden sibling folder and moved into place whole;
 `run.json` carries `ended_at` only when everything else is on disk. This is the wall: it
 imports neither engines nor load on its left nor pandas on its right.
-
-Format history (`schema_version`):
-1: first.
-2: requests.parquet has group to accepted_tokens, engine.parquet the counts of speculation, levels
-   the client's facts; what a run of version 1 lacks is read as missing.
-3: host.parquet has gpu_energy_j to gpu_each_memory_bytes; run.json has how the start went and what
-   the engine's log told.
 """
 
 import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,89 +18,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from harness.errors import ConfigError, StoreFormatError, StoreWriteError
+from harness.store_format import (
+    ADDED,
+    ENGINE_SCHEMA,
+    HOST_SCHEMA,
+    RECORD_SCHEMA,
+    SCHEMA_VERSION,
+)
 from harness.types import Doubt, EngineSample, HostSample, Record, RunInfo, Severity
-
-SCHEMA_VERSION = 3
-
-RECORD_SCHEMA = pa.schema(
-    [
-        ("request_id", pa.string()),
-        ("index", pa.int64()),
-        ("level", pa.int32()),
-        ("block", pa.int32()),
-        ("phase", pa.string()),
-        ("due_s", pa.float64()),
-        ("connect_s", pa.float64()),
-        ("sent_s", pa.float64()),
-        ("chunk_s", pa.list_(pa.float64())),
-        ("chunk_tokens", pa.list_(pa.int32())),
-        ("stream_end_s", pa.float64()),
-        ("prompt_tokens", pa.int64()),
-        ("output_tokens", pa.int64()),
-        ("tokens_source", pa.string()),
-        ("planned_input_tokens", pa.int64()),
-        ("planned_output_tokens", pa.int64()),
-        ("clock", pa.string()),
-        ("headers_s", pa.float64()),
-        ("cached_tokens", pa.int64()),
-        ("reasoning_tokens", pa.int64()),
-        ("finish_reason", pa.string()),
-        ("error", pa.string()),
-        ("error_message", pa.string()),
-        ("http_status", pa.int32()),
-        ("censored_s", pa.float64()),
-        ("user", pa.int32()),
-        ("reads", pa.int32()),
-        ("merged_reads", pa.int32()),
-        ("late_s", pa.float64()),
-        ("text_sha256", pa.string()),
-        ("group", pa.string()),
-        ("session", pa.int32()),
-        ("turn", pa.int32()),
-        ("prefix_tokens", pa.int32()),
-        ("lora", pa.string()),
-        ("worker", pa.int32()),
-        ("attempts", pa.int32()),
-        ("retry_after_s", pa.float64()),
-        ("draft_tokens", pa.int64()),
-        ("accepted_tokens", pa.int64()),
-    ]
-)
-_ADDED: Mapping[int, frozenset[str]] = {  # columns that came with a version, and not before
-    2: frozenset(
-        (
-            *("group", "session", "turn", "prefix_tokens", "lora", "worker", "attempts"),
-            *("retry_after_s", "draft_tokens", "accepted_tokens"),
-            *("draft_tokens_total", "accepted_tokens_total"),
-        )
-    ),
-    3: frozenset(
-        (
-            *("gpu_energy_j", "gpu_sm_clock_mhz", "gpu_temperature_c", "gpu_throttle"),
-            *("gpu_ecc_corrected_total", "gpu_ecc_uncorrected_total"),
-            *("gpu_each_util_ratio", "gpu_each_memory_bytes"),
-        )
-    ),
-}
-ENGINE_SCHEMA = pa.schema(
-    [
-        (f.name, pa.string() if f.name == "kv_provenance" else pa.float64())
-        for f in fields(EngineSample)
-    ]
-)
-_HOST_TYPES = {
-    "gpu_throttle": pa.string(),
-    "gpu_ecc_corrected_total": pa.int64(),
-    "gpu_ecc_uncorrected_total": pa.int64(),
-    "gpu_each_util_ratio": pa.list_(pa.float64()),
-    "gpu_each_memory_bytes": pa.list_(pa.int64()),
-}
-HOST_SCHEMA = pa.schema(
-    [
-        (f.name, _HOST_TYPES.get(f.name, pa.int64() if f.name.endswith("_bytes") else pa.float64()))
-        for f in fields(HostSample)
-    ]
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,7 +49,7 @@ class StoredRun:
 
     def _table(self, name: str, schema: pa.Schema) -> pa.Table:
         mine = self.info.schema_version
-        later = frozenset().union(*(names for since, names in _ADDED.items() if since > mine))
+        later = frozenset().union(*(names for since, names in ADDED.items() if since > mine))
         return _read_table(self.folder / f"{name}.parquet", schema, later)
 
 

@@ -23,7 +23,8 @@ MAY_IMPORT_OF_OURS: Mapping[str, tuple[str, ...]] = {
     "harness/config": ("harness.config", "harness.errors"),
     "harness/adapter.py": ("harness.types", "harness.config"),
     "harness/answer.py": ("harness.types", "harness.adapter"),
-    "harness/store.py": ("harness.types", "harness.errors"),
+    "harness/store.py": ("harness.store_format", "harness.types", "harness.errors"),
+    "harness/store_format.py": ("harness.types",),
     "harness/paths.py": (),
     "harness/grpc": (
         "harness.grpc",

@@ -14,7 +14,8 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from harness.store import RECORD_SCHEMA, StoredRun
+from harness.store import StoredRun
+from harness.store_format import RECORD_SCHEMA
 from harness.types import EngineSample, HostSample, Phase, Record
 
 Floats = npt.NDArray[np.float64]

@@ -21,7 +21,8 @@ from harness.load.decode import Decoded
 from harness.load.wire.secrets import masked, masked_text, scrub_folder
 from harness.run.identity import plain_config, run_id
 from harness.run.preflight import Prepared
-from harness.store import SCHEMA_VERSION, StoredRun, finish_run, write_tables
+from harness.store import StoredRun, finish_run, write_tables
+from harness.store_format import SCHEMA_VERSION
 from harness.types import (
     Determinism,
     Doubt,

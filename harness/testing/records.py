@@ -4,14 +4,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from harness.store import (
-    SCHEMA_VERSION,
-    StoredRun,
-    open_runs,
-    read_run,
-    write_info,
-    write_tables,
-)
+from harness.store import StoredRun, open_runs, read_run, write_info, write_tables
+from harness.store_format import SCHEMA_VERSION
 from harness.types import (
     Clock,
     EngineSample,

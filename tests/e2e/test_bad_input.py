@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.store import SCHEMA_VERSION
+from harness.store_format import SCHEMA_VERSION
 from harness.testing.command_line import CommandLine, Ended
 
 pytestmark = pytest.mark.timeout(300)  # runs wait for one another on a machine

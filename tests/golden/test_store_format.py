@@ -1,7 +1,7 @@
 """The format on disk, held by golden files: a change must be meant, and old runs stay readable.
 
 `UPDATE_GOLDEN=1` rewrites the files and then fails, so that the change is looked at. A change of
-what is stored needs a new SCHEMA_VERSION and a line in the history of `harness/store.py`.
+what is stored needs a new SCHEMA_VERSION and a line in the history of `harness/store_format.py`.
 """
 
 import os
@@ -10,7 +10,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from harness.store import SCHEMA_VERSION, StoredRun, read_run
+from harness.store import StoredRun, read_run
+from harness.store_format import SCHEMA_VERSION
 from harness.testing.records import make_info, make_record, store_run
 from harness.types import (
     Capabilities,

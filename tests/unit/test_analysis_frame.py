@@ -5,7 +5,7 @@ import pyarrow as pa
 import pytest
 
 from harness.analysis.frame import chunk_token_counts, fluidity, ragged, request_frame
-from harness.store import RECORD_SCHEMA
+from harness.store_format import RECORD_SCHEMA
 from harness.testing.records import make_record
 from harness.types import ErrorClass, Phase
 

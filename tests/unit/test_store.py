@@ -11,8 +11,6 @@ import pytest
 
 from harness.errors import ConfigError, StoreFormatError, StoreWriteError
 from harness.store import (
-    HOST_SCHEMA,
-    SCHEMA_VERSION,
     finish_run,
     new_run_folder,
     open_runs,
@@ -22,6 +20,7 @@ from harness.store import (
     write_plan,
     write_tables,
 )
+from harness.store_format import HOST_SCHEMA, SCHEMA_VERSION
 from harness.testing.records import make_info, make_record, store_run
 from harness.types import (
     Capabilities,

@@ -12,7 +12,7 @@ import msgspec
 import pyarrow as pa
 
 from harness.errors import StoreFormatError
-from harness.store import RECORD_SCHEMA
+from harness.store_format import RECORD_SCHEMA
 from harness.types import Record, TokensSource
 
 _TEXT = "uncounted_text"
